@@ -1,4 +1,4 @@
-"""Local DP on the command line: evaluate, plan, encode, intake, compare."""
+"""Local DP on the command line: evaluate, plan, encode, intake."""
 
 import json
 from functools import partial

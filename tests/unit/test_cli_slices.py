@@ -341,7 +341,7 @@ def test_show_chooses_one_slice(tmp_path):
     [
         [*GROUPS, "--group", "age=young,old"],
         [*GROUPS, "--privacy", "ddp", "--epsilon", 3, "--seed", 1],
-        [*MODELS, "--paired-brier"],
+        MODELS,
         [*MODELS, "--group", "sex=women,men"],
         [*CLASSES, *ALL_TABLES],
         [*CLASSES, "--group", "sex=women,men", "--group", "age=young,old", "--crossed"],
@@ -382,9 +382,6 @@ def test_plans_say_what_slices_cost():
     assert "0.333 of them of each class" in text
     assert "expected of each class" in text
     assert "shared by 4: 3 for scores (3 classes), 1 for confusion" in text
-    text = run(*PLAN, "--epsilon", 1, "--models", "new,old", "--paired-brier").stdout
-    assert "shared by 2: 1 for pairs of models together, 1 for differences of losses" in text
-    assert "16 bins" in text
     alone = run(*PLAN, "--bins", 8, "--epsilon", 5, "--privacy", "ldp", "--models", "new,old")
     assert "Models             new, old" in alone.stdout  # of which no row is counted in both
     text = run(*noisy, "--labels", "fever,cough").stdout

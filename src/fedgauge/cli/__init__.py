@@ -13,33 +13,48 @@ from typing import Annotated, Any, Final, NoReturn
 
 import click
 import typer
+from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 from typer.core import TyperGroup
 
 import fedgauge as fg
 from fedgauge.cli.terminal import screen, stderr, warn
 
-# The file of each, and what it is called there; in the order in which the help lists them.
-_ELSEWHERE: Final = {
-    "evaluate": ("evaluate", "evaluate"),
-    "plan": ("plan", "plan"),
-    "explain": ("plan", "explain"),
-    "demo": ("demo", "demo"),
-    "show": ("show", "show_result"),
-    "report": ("report", "report"),
-    "verify": ("show", "verify"),
-    "diff": ("trend", "diff"),
-    "trend": ("trend", "trend"),
-    "calibrate": ("calibrate", "calibrate"),
-    "apply": ("calibrate", "apply"),
-    "doctor": ("site", "doctor"),
-    "encode": ("local", "encode"),
-    "intake": ("local", "intake"),
-    "find-bins": ("local", "find_bins"),
-    "site": ("site", "site_app"),
-    "ledger": ("ledger", "ledger_app"),
-    "exchange": ("exchange", "app"),
-    "vertical": ("vertical", "app"),
+# By panel of the help, the file of each command and what it is called there.
+_PANELS: Final = {
+    "Start here": {
+        "demo": ("demo", "demo"),
+        "evaluate": ("evaluate", "evaluate"),
+        "show": ("show", "show_result"),
+        "report": ("report", "report"),
+        "plan": ("plan", "plan"),
+    },
+    "Results": {
+        "verify": ("show", "verify"),
+        "calibrate": ("calibrate", "calibrate"),
+        "apply": ("calibrate", "apply"),
+    },
+    "Over time": {
+        "diff": ("trend", "diff"),
+        "trend": ("trend", "trend"),
+    },
+    "Between sites": {
+        "explain": ("plan", "explain"),
+        "site": ("site", "site_app"),
+        "ledger": ("ledger", "ledger_app"),
+        "exchange": ("exchange", "app"),
+        "doctor": ("site", "doctor"),
+    },
+    "Labels elsewhere": {
+        "vertical": ("vertical", "app"),
+    },
+    "Reports of single rows": {
+        "encode": ("local", "encode"),
+        "intake": ("local", "intake"),
+        "find-bins": ("local", "find_bins"),
+    },
 }
+_ELSEWHERE: Final = {name: at for panel in _PANELS.values() for name, at in panel.items()}
 
 
 class _FileName(click.ParamType):
@@ -68,6 +83,12 @@ class Commands(TyperGroup):
             self.add_command(_load(cmd_name), cmd_name)
         return super().get_command(ctx, cmd_name)
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The names that begin so: none of the commands is loaded for that."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [CompletionItem(name) for name in _ELSEWHERE if name.startswith(incomplete)]
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -88,6 +109,10 @@ def _load(name: str) -> click.Command:
         alone.command(name)(found)
         command = typer.main.get_command(alone)
     command.name = name
+    # Typer shows panels in the order in which their first commands come.
+    command.rich_help_panel = next(  # type: ignore[attr-defined]
+        title for title, names in _PANELS.items() if name in names
+    )
     _refuse_lines(command)
     return command
 
@@ -105,7 +130,6 @@ app = typer.Typer(
     cls=Commands,
     help="Measure a classifier on data nobody may pool.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -145,17 +169,17 @@ def main() -> NoReturn:
         command = error.ctx.command_path if error.ctx else "fedgauge"
         # Typer suggests commands, and later versions of click add the same once more.
         told = error.message if "Did you mean" in error.message else error.format_message()
-        stderr.print(f"fedgauge: {' '.join(told.split())} Try '{command} --help'.", markup=False)
+        stderr.print(f"fedgauge: {' '.join(told.split())}{_such_as(error)} Try '{command} --help'.")
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt):
         code = _INTERRUPTED
     except Exception as error:
         if os.environ.get(_DEBUG):
             raise
-        stderr.print(f"fedgauge: {_told(error)}", markup=False)
+        stderr.print(f"fedgauge: {_told(error)}")
         code = 1
     if code == _INTERRUPTED:
-        stderr.print("fedgauge: stopped.", markup=False)
+        stderr.print("fedgauge: stopped.")
         code = 1
     files = sys.modules.get("fedgauge.data.files")  # where rows were read
     if files is not None and files.is_reading_ahead():
@@ -164,6 +188,22 @@ def main() -> NoReturn:
             sys.stderr.flush()
         end_at_once(code or 0)  # before a thread calls Python while that ends
     sys.exit(code or 0)
+
+
+def _such_as(error: click.UsageError) -> str:
+    """The first example of a command that was called with nothing at all."""
+    if not isinstance(error, click.MissingParameter) or error.ctx is None:
+        return ""
+    given = any(
+        error.ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        for name in error.ctx.params
+    )
+    examples = [
+        line.strip()
+        for line in (error.ctx.command.help or "").splitlines()
+        if line.strip().startswith(f"{error.ctx.command_path} ")
+    ]
+    return "" if given or not examples else f" Such as: {examples[0]}."
 
 
 def _told(error: Exception) -> str:

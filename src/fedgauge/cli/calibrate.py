@@ -8,14 +8,16 @@ import typer
 from rich.table import Table
 
 import fedgauge as fg
-from fedgauge.cli.options import Decimal, Quiet, Separator, make_dialect
-from fedgauge.cli.slice_options import OneClass, OneGroup, OneModel, chosen
-from fedgauge.cli.terminal import readable_errors, refuse_to_replace, screen, warn, with_progress
+from fedgauge.cli.command import command
+from fedgauge.cli.options import FileOptions
+from fedgauge.cli.slice_options import PartOptions
+from fedgauge.cli.terminal import refuse_to_replace, screen, warn, with_progress
 from fedgauge.data.rewriting import Rewrite
 
 _IN_SAMPLE = "in-sample: on the rows it was fitted to"
 
 
+@command()
 def calibrate(
     result: Annotated[Path, typer.Argument(help="A saved result, .json.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="File for the map, .json.")],
@@ -25,10 +27,8 @@ def calibrate(
             help="auto, beta, isotonic, platt, temperature, binning, bbq or scaling-binning."
         ),
     ] = "auto",
-    group: OneGroup = None,
-    model: OneModel = None,
-    label: OneClass = None,
-    quiet: Quiet = False,
+    *,
+    part: PartOptions,
 ) -> None:
     """Fit a map from scores to calibrated probabilities on a saved result.
 
@@ -41,26 +41,22 @@ def calibrate(
 
       fedgauge calibrate result.json --method beta -o map.json
     """
-    with readable_errors():
-        refuse_to_replace(calibrator=out)
-        whole = fg.Evaluation.from_json(result)
-        measured = chosen(whole, group=group, model=model, label=label)
-        made = with_progress(quiet, lambda: measured.calibrator(method), "Fitting")
-        tables = [] if quiet else with_progress(quiet, lambda: _fit_tables(measured, made))
-        made.to_json(out)
-        if made.fitted is not None and made.fitted.caution:
-            warn(made.fitted.caution)
-        before = measured.plan.calibrator
-        if before is not None:
-            warn(
-                f"{result} is of scores that went through a map ({before.method})"
-                ", and the new map takes what comes out of that one, not the scores themselves."
-            )
-    if quiet:
-        return
+    refuse_to_replace(calibrator=out)
+    measured = part.of(fg.Evaluation.from_json(result))
+    made = with_progress(lambda: measured.calibrator(method), "Fitting")
+    tables = [] if screen.quiet else with_progress(lambda: _fit_tables(measured, made))
+    made.to_json(out)
+    if made.fitted is not None and made.fitted.caution:
+        warn(made.fitted.caution)
+    before = measured.plan.calibrator
+    if before is not None:
+        warn(
+            f"{result} is of scores that went through a map ({before.method})"
+            ", and the new map takes what comes out of that one, not the scores themselves."
+        )
     for table in tables:
         screen.print(table)
-    screen.print(f"Saved {out}", markup=False)
+    screen.print(f"Saved {out}")
     kept = shlex.quote(str(out))
     steps = [("Use it", f"apply {kept} scores.csv --score p -o calibrated.csv")]
     if made.is_monotone:
@@ -68,8 +64,8 @@ def calibrate(
             f"evaluate others.csv --label y --score p --calibrator {kept} --json judged.json"
         )
         steps += [("Judge it on other rows", on_others), ("and by log loss", "show judged.json")]
-    for what, command in steps:
-        screen.print(f"{what}: fedgauge {command}", markup=False)
+    for what, typed in steps:
+        screen.print(f"{what}: fedgauge {typed}")
 
 
 def _fit_tables(measured: fg.Evaluation, made: fg.Calibrator) -> list[Table]:
@@ -90,6 +86,7 @@ def _fit_tables(measured: fg.Evaluation, made: fg.Calibrator) -> list[Table]:
     return [table, changed]
 
 
+@command()
 def apply(
     calibrator: Annotated[Path, typer.Argument(help="The map, .json.")],
     file: Annotated[Path, typer.Argument(help="CSV, TSV (also .gz) or Parquet file of scores.")],
@@ -103,9 +100,8 @@ def apply(
     replace: Annotated[
         bool, typer.Option("--replace", help="Put calibrated scores in place of the scores.")
     ] = False,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    quiet: Quiet = False,
+    *,
+    files: FileOptions,
 ) -> None:
     """Take the scores of a file through a map: one column more, everything else as it was.
 
@@ -115,16 +111,14 @@ def apply(
 
       fedgauge apply map.json scores.parquet --score p --replace -o calibrated.parquet
     """
-    with readable_errors():
-        if replace and column_out is not None:
-            raise fg.InputError("--replace adds no column: leave out --column-out, or --replace.")
-        refuse_to_replace(rows=out)
-        loaded = fg.Calibrator.from_json(calibrator)
-        column = None if replace else column_out or f"{score}_calibrated"
-        asked = Rewrite(file, out, score, column, **make_dialect(separator, decimal))
-        rows = with_progress(quiet, lambda: asked.run(loaded.transform), "Calibrating scores")
+    if replace and column_out is not None:
+        raise fg.InputError("--replace adds no column: leave out --column-out, or --replace.")
+    refuse_to_replace(rows=out)
+    loaded = fg.Calibrator.from_json(calibrator)
+    column = None if replace else column_out or f"{score}_calibrated"
+    asked = Rewrite(file, out, score, column, **files.dialect)
+    rows = with_progress(lambda: asked.run(loaded.transform), "Calibrating scores")
     if not rows:
         warn(f"{file}: there are no rows below the header.")
-    if not quiet:
-        noun = "row" if rows == 1 else "rows"
-        screen.print(f"Saved {out}: {rows:,} {noun}, column {column or score!r}", markup=False)
+    noun = "row" if rows == 1 else "rows"
+    screen.print(f"Saved {out}: {rows:,} {noun}, column {column or score!r}")

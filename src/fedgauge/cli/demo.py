@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from fedgauge.cli.options import Quiet
-from fedgauge.cli.terminal import readable_errors, screen, with_progress
+from fedgauge.cli.command import command
+from fedgauge.cli.terminal import screen, with_progress
 
 if TYPE_CHECKING:
     from fedgauge.demo import Demo
 
 
+@command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the plots and the result.")] = Path(
         "fedgauge-demo"
@@ -23,7 +24,6 @@ def demo(
         Path | None,
         typer.Option(help="Only write the files that the documentation uses into this folder."),
     ] = None,
-    quiet: Quiet = False,
 ) -> None:
     """Evaluate a model over five generated, unlike hospitals.
 
@@ -35,23 +35,19 @@ def demo(
     """
     from fedgauge.demo import run, write_files
 
-    with readable_errors():
-        if files is not None:
-            written = with_progress(quiet, lambda: write_files(files), "Writing")
-            if not quiet:
-                names = ", ".join(path.name for path in written)
-                screen.print(f"In {files}: {names}", markup=False)
-            return
-        shown = with_progress(quiet, lambda: run(out), "Counting, measuring and drawing")
-    if quiet:
+    if files is not None:
+        written = with_progress(lambda: write_files(files), "Writing")
+        screen.print(f"In {files}: {', '.join(path.name for path in written)}")
         return
+    shown = with_progress(lambda: run(out), "Counting, measuring and drawing")
     screen.print(_demo_table(shown))
-    screen.print(f"Saved {', '.join(str(path) for path in shown.files)}", markup=False)
-    screen.print(f"Open {shown.report} in a browser: the report of all this.", markup=False)
+    screen.print(f"Saved {', '.join(str(path) for path in shown.files)}")
+    screen.print(f"Open {shown.report} in a browser: the report of all this.")
 
 
 def _demo_table(shown: Demo) -> Table:
     auc = shown.result.roc_auc
+    low, high = auc.bounds
     examples = shown.result.negatives + shown.result.positives
     table = Table(
         title=f"One model, {shown.result.clients} unlike hospitals, {examples:,} patients",
@@ -62,13 +58,9 @@ def _demo_table(shown: Demo) -> Table:
     )
     wrong = abs(shown.mean_client_auc - shown.exact_auc)
     table.add_row("AUC, mean of hospitals", f"{shown.mean_client_auc:.4f}", f"wrong by {wrong:.4f}")
-    table.add_row("AUC, fedgauge", f"{auc.value:.4f}", f"surely in {_span(auc.bounds)}")
+    table.add_row("AUC, fedgauge", f"{auc.value:.4f}", f"surely in {low:.5f} to {high:.5f}")
     table.add_row("AUC, exact (pooled data)", f"{shown.exact_auc:.4f}", "what nobody may compute")
     table.add_row("ROC Area Error", f"{shown.roc_area_error:.1e}", "area between the two curves")
     table.add_row("PR Area Error", f"{shown.pr_area_error:.1e}", "the same for precision-recall")
     table.add_row("Sent by each hospital", f"{shown.result.plan.bytes_per_client:,}", "bytes")
     return table
-
-
-def _span(bounds: tuple[float, float]) -> str:
-    return f"{bounds[0]:.5f} to {bounds[1]:.5f}"

@@ -7,10 +7,10 @@ from typing import Annotated, Final
 import typer
 
 import fedgauge as fg
-from fedgauge.cli.options import Quiet, SiteOption
+from fedgauge.cli.command import command
+from fedgauge.cli.options import HERE, SiteOption
 from fedgauge.cli.terminal import (
     print_result,
-    readable_errors,
     require_consent,
     screen,
     warn,
@@ -30,48 +30,49 @@ from fedgauge.site import Cost, Site
 from fedgauge.site.ledger import total_of
 from fedgauge.vertical.files import Totals, totals_for
 
+app = typer.Typer(
+    help="The same evaluation by passing files between sites: a shared folder, or e-mail.\n\n"
+    "Sites: check, join, share, submit, confirm, reveal. Coordinator: start, then advance after "
+    "each. Officer, where a site has one: review, then approve, before it joins.",
+    no_args_is_help=True,
+)
 Run = Annotated[Path, typer.Argument(help="The folder that the files pass through.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask, though it was paid for by then.")]
-HERE: Final = Path("site.toml")
 
 
 def say_progress(progress: Progress, run: Path, site: Site) -> None:
     """Say which round it is, who is awaited, and what they do."""
     session = progress.invitation.session.hex()[:8]
-    screen.print(f"Evaluation {session}, plan {progress.invitation.plan_digest[:8]}", markup=False)
+    screen.print(f"Evaluation {session}, plan {progress.invitation.plan_digest[:8]}")
     for told in progress.faults:
-        screen.print(told, markup=False)
+        screen.print(told)
     if progress.proved:
-        screen.print(
-            f"Again without: fedgauge exchange restart {shlex.quote(str(run))} NEW", markup=False
-        )
+        screen.print(f"Again without: fedgauge exchange restart {shlex.quote(str(run))} NEW")
     if progress.finished:
-        screen.print("Finished: the result is in result.json", markup=False)
+        screen.print("Finished: the result is in result.json")
         return
     asked = len(progress.answered) + len(progress.missing)
     where = f"round {progress.stage:d} of {len(Stage)}"
     if knows(site, progress.invitation):
         where = place_of(progress.invitation.plan, progress.stage)
     screen.print(
-        f"{where.capitalize()}, {progress.verb}: {len(progress.answered)} of {asked} answered",
-        markup=False,
+        f"{where.capitalize()}, {progress.verb}: {len(progress.answered)} of {asked} answered"
     )
     for name, reason in progress.set_aside.items():
-        screen.print(f"Set aside {name}: {reason}", markup=False)
+        screen.print(f"Set aside {name}: {reason}")
     if progress.missing:
         mine = site.name in progress.missing
-        screen.print(f"Waiting for {', '.join(progress.missing)}:", markup=False)
+        screen.print(f"Waiting for {', '.join(progress.missing)}:")
         command = _command(progress.verb, run, progress, site, mine=mine)
-        screen.print(f"  {command}", markup=False)
+        screen.print(f"  {command}")
         if progress.stage > Stage.MASK:
             screen.print(
-                "All of them have paid: wait. To start again would charge everybody once more.",
-                markup=False,
+                "All of them have paid: wait. To start again would charge everybody once more."
             )
     else:
         mine = progress.invitation.coordinator == site.key.public
-        screen.print("Waiting for the coordinator:", markup=False)
-        screen.print(f"  {_command('advance', run, progress, site, mine=mine)}", markup=False)
+        screen.print("Waiting for the coordinator:")
+        screen.print(f"  {_command('advance', run, progress, site, mine=mine)}")
 
 
 def _command(verb: str, run: Path, progress: Progress, site: Site, *, mine: bool) -> str:
@@ -134,6 +135,8 @@ def price(cost: Cost) -> str:
     return f"epsilon {cost.epsilon:.12g}, delta {chance(cost.delta) if cost.delta else 0}"
 
 
+@app.command(rich_help_panel="Coordinator")
+@command()
 def start(
     plan: Annotated[Path, typer.Argument(help="The plan, .toml or .json.")],
     run: Run,
@@ -147,7 +150,6 @@ def start(
         ),
     ] = None,
     site_file: SiteOption = HERE,
-    quiet: Quiet = False,
 ) -> None:
     """Coordinator: invite the peers in the site file to an evaluation.
 
@@ -159,17 +161,18 @@ def start(
 
       fedgauge exchange start assigned/plan.toml /shared/run-1 --site platform/site.toml
     """
-    with readable_errors():
-        site = Site.from_toml(site_file)
-        loaded = fg.EvaluationPlan.load(plan)
-        totals = totals_for(site, loaded)
-        if totals is None or invite:
-            members = _invited(site, invite, take_part_too=take_part_too)
-        else:
-            members = _given_bins(site, totals)
-        _start(run, site, loaded, members, quiet)
+    site = Site.from_toml(site_file)
+    loaded = fg.EvaluationPlan.load(plan)
+    totals = totals_for(site, loaded)
+    if totals is None or invite:
+        members = _invited(site, invite, take_part_too=take_part_too)
+    else:
+        members = _given_bins(site, totals)
+    _start(run, site, loaded, members)
 
 
+@app.command(rich_help_panel="Coordinator")
+@command()
 def restart(
     run: Run,
     new: Annotated[Path, typer.Argument(help="An empty or new folder for the next attempt.")],
@@ -181,7 +184,6 @@ def restart(
     ] = None,
     yes: Yes = False,
     site_file: SiteOption = HERE,
-    quiet: Quiet = False,
 ) -> None:
     """Coordinator: the same plan once more, without who broke the rules.
 
@@ -194,24 +196,24 @@ def restart(
 
       fedgauge exchange restart /shared/run-1 /shared/run-2 --without hospital-c --yes
     """
-    with readable_errors():
-        site = Site.from_toml(site_file)
-        before = Exchange(run, site)
-        plan = before.invitation().plan.whole
-        members = Coordinator(before, site).members_without(without or ())
-        paid = _require_restart(before, run, yes=yes)
-        _start(new, site, plan, members, quiet)
-        Coordinator(before, site).abandon()
-    if not quiet:
-        end = f"fedgauge exchange abandon {shlex.quote(str(run))}{' --yes' if paid else ''}"
-        screen.print(f"Sites give up the attempt before:\n  {end}", markup=False)
-        if not plan.is_noisy:
-            warn(
-                "The plan is for an exact sum. A site that submitted before keeps to the sites it "
-                "submitted with, and refuses others, unless its file says exact_dropouts = true."
-            )
+    site = Site.from_toml(site_file)
+    before = Exchange(run, site)
+    plan = before.invitation().plan.whole
+    members = Coordinator(before, site).members_without(without or ())
+    paid = _require_restart(before, run, yes=yes)
+    _start(new, site, plan, members)
+    Coordinator(before, site).abandon()
+    end = f"fedgauge exchange abandon {shlex.quote(str(run))}{' --yes' if paid else ''}"
+    screen.print(f"Sites give up the attempt before:\n  {end}")
+    if not plan.is_noisy:
+        warn(
+            "The plan is for an exact sum. A site that submitted before keeps to the sites it "
+            "submitted with, and refuses others, unless its file says exact_dropouts = true."
+        )
 
 
+@app.command(rich_help_panel="Coordinator")
+@command()
 def advance(
     run: Run,
     without_missing: Annotated[
@@ -222,7 +224,6 @@ def advance(
         typer.Option(help="Where the invitation was lost: how the evaluation's id begins."),
     ] = None,
     site_file: SiteOption = HERE,
-    quiet: Quiet = False,
 ) -> None:
     """Coordinator: begin the next round, or compute the result after the last.
 
@@ -236,34 +237,27 @@ def advance(
 
       fedgauge exchange advance /shared/run-1 --evaluation 3fa9c2d1 --site consortium/site.toml
     """
-    with readable_errors():
-        site = Site.from_toml(site_file)
-        exchange = Exchange(run, site)
-        coordinator = Coordinator(exchange, site, totals=totals_for)
-        outcome = with_progress(
-            quiet,
-            lambda: coordinator.advance(without_missing=without_missing, evaluation=evaluation),
-        )
+    site = Site.from_toml(site_file)
+    exchange = Exchange(run, site)
+    coordinator = Coordinator(exchange, site, totals=totals_for)
+    outcome = with_progress(
+        lambda: coordinator.advance(without_missing=without_missing, evaluation=evaluation),
+    )
     for told in exchange.in_the_way:
         warn(told)
     if isinstance(outcome, Progress):
-        if not quiet:
-            say_progress(outcome, run, site)
+        say_progress(outcome, run, site)
         return
-    print_result(outcome, quiet=quiet)
+    print_result(outcome)
     for told in exchange.progress().faults:
         warn(told)
-    if quiet:
-        return
-    screen.print(f"Saved {exchange.result_path}", markup=False)
+    screen.print(f"Saved {exchange.result_path}")
     result = shlex.quote(str(exchange.result_path))
     check = f"fedgauge verify {result} --key {key_to_text(site.key.public)}"
-    screen.print(f"Signed. Readers check it:\n  {check}", markup=False)
+    screen.print(f"Signed. Readers check it:\n  {check}")
 
 
-def _start(
-    run: Path, site: Site, plan: fg.EvaluationPlan, members: list[bytes], quiet: bool
-) -> None:
+def _start(run: Path, site: Site, plan: fg.EvaluationPlan, members: list[bytes]) -> None:
     try:
         run.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -272,11 +266,8 @@ def _start(
     if any(run.glob("*.fgx")):
         raise fg.ExchangeError(HOLDS_ONE.format(run))
     server = Coordinator(exchange, site, totals=totals_for).start(plan, members)
-    if not quiet:
-        screen.print(
-            f"Invited {len(members)} sites; {server.needed} must stay to the end.", markup=False
-        )
-        say_progress(exchange.progress(), run, site)
+    screen.print(f"Invited {len(members)} sites; {server.needed} must stay to the end.")
+    say_progress(exchange.progress(), run, site)
 
 
 def _require_restart(before: Exchange, run: Path, *, yes: bool) -> int:
@@ -324,33 +315,34 @@ _COVERED: Final = (
 )
 
 
-def review(run: Run, site_file: SiteOption = HERE, quiet: Quiet = False) -> None:
+@app.command(rich_help_panel="Officer")
+@command()
+def review(run: Run, site_file: SiteOption = HERE) -> None:
     """Officer: see who asks for what, what the site file says to it, and what it would cost.
 
     Example:
 
       fedgauge exchange review /shared/run-1 --site hospital-a/site.toml
     """
-    with readable_errors():
-        site = Site.from_toml(site_file)
-        exchange = Exchange(run, site)
-        invitation = exchange.invitation()
-        seen = look_at(site, invitation)
-        finished = seen.plan is not None and exchange.is_finished(invitation)
-    if not quiet:
-        if finished:
-            screen.print(f"It is finished: its result is {exchange.result_path}\n", markup=False)
-        _say_review(seen, site)
-        if site.approvers and seen.can_be_approved:
-            evaluation = invitation.session.hex()[:NAMED_BY]
-            folder, site_path = (shlex.quote(str(path)) for path in (run, site_file))
-            screen.print(
-                f"{_COVERED}\n\nTo approve:\n  fedgauge exchange approve {folder} --evaluation "
-                f"{evaluation} --key officer.key --site {site_path}",
-                markup=False,
-            )
+    site = Site.from_toml(site_file)
+    exchange = Exchange(run, site)
+    invitation = exchange.invitation()
+    seen = look_at(site, invitation)
+    finished = seen.plan is not None and exchange.is_finished(invitation)
+    if finished:
+        screen.print(f"It is finished: its result is {exchange.result_path}\n")
+    _say_review(seen, site)
+    if site.approvers and seen.can_be_approved:
+        evaluation = invitation.session.hex()[:NAMED_BY]
+        folder, site_path = (shlex.quote(str(path)) for path in (run, site_file))
+        screen.print(
+            f"{_COVERED}\n\nTo approve:\n  fedgauge exchange approve {folder} --evaluation "
+            f"{evaluation} --key officer.key --site {site_path}"
+        )
 
 
+@app.command(rich_help_panel="Officer")
+@command()
 def approve(
     run: Run,
     key: Annotated[Path, typer.Option(help="The approver's key file.")],
@@ -358,7 +350,6 @@ def approve(
         str, typer.Option(help=f"How the id begins of what was reviewed: {NAMED_BY} digits.")
     ],
     site_file: SiteOption = HERE,
-    quiet: Quiet = False,
 ) -> None:
     """Officer: sign that this site may join, where its file lists approvers.
 
@@ -369,22 +360,20 @@ def approve(
 
       fedgauge exchange approve run-1 --evaluation 3fa9c2d16be0a4573fa9c2d16be0a457 --key my.key
     """
-    with readable_errors():
-        site = Site.from_toml(site_file)
-        exchange = Exchange(run, site)
-        invitation = exchange.invitation()
-        exchange.require_open(invitation)
-        path = approve_as(site, invitation, SigningKey.load(key), evaluation=evaluation)
-        seen = look_at(site, invitation)
-    if not quiet:
-        plan, session = invitation.plan, invitation.session.hex()[:NAMED_BY]
-        lines = [
-            f"Approved evaluation {session}, kept in {path}. Signed:",
-            f"  plan {plan.digest[:NAMED_BY]}",
-            f"  {_asked_by(seen)}",
-            f"  on {site.dataset}, at a cost of {price(site.cost(plan))}",
-        ]
-        screen.print("\n".join(lines), markup=False)
+    site = Site.from_toml(site_file)
+    exchange = Exchange(run, site)
+    invitation = exchange.invitation()
+    exchange.require_open(invitation)
+    path = approve_as(site, invitation, SigningKey.load(key), evaluation=evaluation)
+    seen = look_at(site, invitation)
+    plan, session = invitation.plan, invitation.session.hex()[:NAMED_BY]
+    lines = [
+        f"Approved evaluation {session}, kept in {path}. Signed:",
+        f"  plan {plan.digest[:NAMED_BY]}",
+        f"  {_asked_by(seen)}",
+        f"  on {site.dataset}, at a cost of {price(site.cost(plan))}",
+    ]
+    screen.print("\n".join(lines))
 
 
 def _asked_by(seen: Review) -> str:
@@ -409,4 +398,4 @@ def _say_review(seen: Review, site: Site) -> None:
         lines.append(f"  Approved by {seen.approver}.")
     else:
         lines.append("  None yet." if seen.unapproved is None else f"  None: {seen.unapproved}")
-    screen.print("\n".join(lines), markup=False)
+    screen.print("\n".join(lines))

@@ -2,14 +2,14 @@
 
 import math
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from fedgauge.cli.options import NeighbourKind, Quiet, SiteOption
-from fedgauge.cli.terminal import epsilon_of, print_whole, readable_errors, screen
+from fedgauge.cli.command import command
+from fedgauge.cli.options import HERE, NeighbourKind, SiteOption
+from fedgauge.cli.terminal import epsilon_of, print_whole, screen
 from fedgauge.engines.participant import Participant, Pending
 from fedgauge.errors import LedgerError, SiteError
 from fedgauge.site import Account, Balance, Cost, Entry, Site
@@ -20,7 +20,8 @@ _LABELS = (
 )
 
 ledger_app = typer.Typer(
-    help="Show and limit what the evaluations of a site's data cost; end those that are open."
+    help="Show and limit what the evaluations of a site's data cost; end those that are open.",
+    no_args_is_help=True,
 )
 
 
@@ -34,10 +35,10 @@ class LimitedUnit(StrEnum):
 
 
 @ledger_app.command("show")
+@command()
 def show_ledger(
     entries: Annotated[bool, typer.Option("--entries", help="List every entry.")] = False,
-    site_file: SiteOption = Path("site.toml"),
-    quiet: Quiet = False,
+    site_file: SiteOption = HERE,
 ) -> None:
     """Show what evaluations of a site's data have cost, and what is left.
 
@@ -45,14 +46,11 @@ def show_ledger(
 
       fedgauge ledger show --site hospital-a/site.toml --entries
     """
-    with readable_errors():
-        site = Site.from_toml(site_file)
-        balances = site.ledger.balances()
-        totals = site.ledger.totals(default_limit=site.policy.default_limit)
-        listed = site.ledger.entries() if entries else []
-        exact = {name: site.ledger.count_exact(name) for name in site.ledger.datasets()}
-    if quiet:
-        return
+    site = Site.from_toml(site_file)
+    balances = site.ledger.balances()
+    totals = site.ledger.totals(default_limit=site.policy.default_limit)
+    listed = site.ledger.entries() if entries else []
+    exact = {name: site.ledger.count_exact(name) for name in site.ledger.datasets()}
     if not balances and not totals:
         screen.print("Nothing was spent yet.")
         return
@@ -70,23 +68,21 @@ def show_ledger(
         )
     print_whole(table)
     if any(row.account.is_label for row in balances):
-        screen.print(_LABELS, markup=False)
+        screen.print(_LABELS)
     for entry in listed:
-        screen.print(_entry(entry), markup=False)
+        screen.print(_entry(entry))
 
 
 @ledger_app.command("pending")
-def show_pending(site_file: SiteOption = Path("site.toml"), quiet: Quiet = False) -> None:
+@command()
+def show_pending(site_file: SiteOption = HERE) -> None:
     """List evaluations that the site joined and that are not over, and since when.
 
     Example:
 
       fedgauge ledger pending --site hospital-a/site.toml
     """
-    with readable_errors():
-        listed = Participant(Site.from_toml(site_file)).pending()
-    if quiet:
-        return
+    listed = Participant(Site.from_toml(site_file)).pending()
     if not listed:
         screen.print("No evaluation is open.")
         return
@@ -103,16 +99,16 @@ def show_pending(site_file: SiteOption = Path("site.toml"), quiet: Quiet = False
             _state(each),
         )
     print_whole(table)
-    screen.print("`fedgauge ledger release EVALUATION` ends one for good.", markup=False)
+    screen.print("`fedgauge ledger release EVALUATION` ends one for good.")
 
 
 @ledger_app.command("release")
+@command()
 def release(
     evaluation: Annotated[
         str, typer.Argument(help="The first 8 digits of its id, or more, as pending shows them.")
     ],
-    site_file: SiteOption = Path("site.toml"),
-    quiet: Quiet = False,
+    site_file: SiteOption = HERE,
 ) -> None:
     """End an evaluation that is open: delete its keys; what it reserved comes back.
 
@@ -123,31 +119,29 @@ def release(
 
       fedgauge ledger release 3f9a02c1 --site hospital-a/site.toml
     """
-    with readable_errors():
-        site = Site.from_toml(site_file)
-        participant = Participant(site)
-        session = site.ledger.find(evaluation)
-        if session not in {each.session for each in participant.pending()}:
-            status = site.ledger.status(session)
-            became = "was released" if status == "released" else "is over, and its cost stays"
-            raise LedgerError(
-                f"evaluation {session.hex()[:8]} {became}. No keys of it are left to delete."
-            )
-        participant.abandon(session)
-        spends = site.ledger.sessions()
-        spend, first = spends[session], spends.get(spends[session].first or b"")
-    if quiet:
-        return
-    screen.print(f"Ended evaluation {session.hex()[:8]}; its keys are deleted", markup=False)
+    site = Site.from_toml(site_file)
+    participant = Participant(site)
+    session = site.ledger.find(evaluation)
+    if session not in {each.session for each in participant.pending()}:
+        status = site.ledger.status(session)
+        became = "was released" if status == "released" else "is over, and its cost stays"
+        raise LedgerError(
+            f"evaluation {session.hex()[:8]} {became}. No keys of it are left to delete."
+        )
+    participant.abandon(session)
+    spends = site.ledger.sessions()
+    spend, first = spends[session], spends.get(spends[session].first or b"")
+    screen.print(f"Ended evaluation {session.hex()[:8]}; its keys are deleted")
     if spend.status == "released" and (first is None or first.status == "released"):
         shared = "" if spend.flips is None else ", unless another evaluation tells the same flips"
-        screen.print(f"Given back to {spend.account}: {_cost(spend.cost)}{shared}", markup=False)
+        screen.print(f"Given back to {spend.account}: {_cost(spend.cost)}{shared}")
     else:
         told = f"Spent on {spend.account}, and stays: {_cost(spend.cost)}. Its rows were counted, "
-        screen.print(f"{told}or may have been.", markup=False)
+        screen.print(f"{told}or may have been.")
 
 
 @ledger_app.command("set-limit")
+@command()
 def set_limit(
     epsilon: Annotated[
         float, typer.Option(min=0, help="Most epsilon that all evaluations may cost.")
@@ -166,8 +160,7 @@ def set_limit(
         NeighbourKind | None,
         typer.Option(help=r"With --unit: what may differ about it. \[default: each]"),
     ] = None,
-    site_file: SiteOption = Path("site.toml"),
-    quiet: Quiet = False,
+    site_file: SiteOption = HERE,
 ) -> None:
     """Limit what all evaluations of the site's data may cost together.
 
@@ -182,15 +175,13 @@ def set_limit(
 
       fedgauge ledger set-limit --epsilon 2 --unit label
     """
-    with readable_errors():
-        site = Site.from_toml(site_file)
-        accounts = _limited(site.dataset, unit, neighbours)
-        limits = {account: Cost(epsilon, _delta(site, account, delta)) for account in accounts}
-        for account, limit in limits.items():
-            site.ledger.set_limit(account, limit)
-    if not quiet:
-        for account, limit in limits.items():
-            screen.print(f"{account}: at most {limit}", markup=False)
+    site = Site.from_toml(site_file)
+    accounts = _limited(site.dataset, unit, neighbours)
+    limits = {account: Cost(epsilon, _delta(site, account, delta)) for account in accounts}
+    for account, limit in limits.items():
+        site.ledger.set_limit(account, limit)
+    for account, limit in limits.items():
+        screen.print(f"{account}: at most {limit}")
 
 
 def _delta(site: Site, account: Account, wanted: float | None) -> float:

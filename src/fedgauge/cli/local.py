@@ -1,25 +1,19 @@
-"""Commands of local DP: make reports, take them in, and find the bins of a second round."""
+"""Commands of local DP: make reports, take them in, find the bins of a second round."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import fedgauge as fg
-from fedgauge.cli import exchange
-from fedgauge.cli.options import (
-    Decimal,
-    Quiet,
-    Separator,
-    SiteOption,
-    joined,
-    make_dialect,
-)
+from fedgauge.cli.command import command
+from fedgauge.cli.exchange import LABEL, ScoredColumns
+from fedgauge.cli.options import HERE, SiteOption
 from fedgauge.cli.show import require_curves
 from fedgauge.cli.terminal import (
     print_result,
-    readable_errors,
     refuse_to_replace,
     say_counted,
     screen,
@@ -38,7 +32,6 @@ PlanFile = Annotated[
     Path,
     typer.Argument(help="The plan, .toml or .json; of a second round as `find-bins` wrote it."),
 ]
-Label = Annotated[str, typer.Option(help="Column of the true label.")]
 _COPY_AGAIN = "The file is damaged, or no file of reports: copy it again."
 _MENDED: dict[str, str] = {
     Reason.LENGTH: "The file is incomplete: copy it again, the whole of it.",
@@ -47,24 +40,25 @@ _MENDED: dict[str, str] = {
     Reason.ROUND: "Whose turn it is follows from a report's id: let `fedgauge encode` make them.",
     Reason.CLOSED: "It came after `fedgauge find-bins`, and nothing helps: rows report once.",
 }
-Score = Annotated[str, typer.Option(help="Column of the score; higher is more positive.")]
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReportedColumns(ScoredColumns):
+    """Where a file of one client has labels, scores and groups."""
+
+    label: Annotated[str, typer.Option(help=LABEL)] = field()
+
+
+@command(by_plan=True, usual="plan file label score out site quiet")
 def encode(
     plan: PlanFile,
     file: Annotated[Path, typer.Argument(help="Rows of one client: CSV, TSV or Parquet.")],
-    label: exchange.Label,
     out: Annotated[Path, typer.Option("--out", "-o", help="File for the reports.")],
-    score: exchange.Score = None,
-    class_scores: exchange.ClassScores = None,
-    model_score: exchange.ModelScores = None,
-    group: exchange.Groups = None,
     site: Annotated[
         Path | None, typer.Option(help="A site file, to judge the plan and keep the budget.")
     ] = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    quiet: Quiet = False,
+    *,
+    columns: ReportedColumns,
 ) -> None:
     """Make a local report of each row, to send to the server.
 
@@ -80,25 +74,21 @@ def encode(
       fedgauge encode second.json rows.csv --label y --score p --site site/site.toml -o a-2.fgr
     """
     seen: list[RowSummary] = []
-    with readable_errors(by_plan=True):
-        loaded = load_plan(plan)
-        trusted = None if site is None else fg.Site.from_toml(site)
-        run = approved(loaded, trusted)
-        named = exchange.SiteColumns(label, score, joined(class_scores), model_score, group)
-        rows = named.scored(str(file), make_dialect(separator, decimal)).checked(run)
-        with_progress(
-            quiet,
-            lambda: write_reports(loaded, rows, out, site=trusted, tell=warn, show=seen.append),
-        )
-    if not quiet:
-        for counted in seen:
-            say_counted(counted)
-        charged = "" if site is not None else ", charged to no ledger (--site)"
-        turns = " in one of two rounds" if run.has_two_rounds else ""
-        epsilon = f"epsilon {_epsilon(run):g}"
-        screen.print(f"Saved {out}: each row{turns} with {epsilon}{charged}", markup=False)
+    loaded = load_plan(plan)
+    trusted = None if site is None else fg.Site.from_toml(site)
+    run = approved(loaded, trusted)
+    rows = columns.scored(str(file)).checked(run)
+    with_progress(
+        lambda: write_reports(loaded, rows, out, site=trusted, tell=warn, show=seen.append),
+    )
+    say_counted(seen)
+    charged = "" if site is not None else ", charged to no ledger (--site)"
+    turns = " in one of two rounds" if run.has_two_rounds else ""
+    epsilon = f"epsilon {_epsilon(run):g}"
+    screen.print(f"Saved {out}: each row{turns} with {epsilon}{charged}")
 
 
+@command(by_plan=True)
 def intake(
     plan: PlanFile,
     reports: Annotated[
@@ -108,7 +98,6 @@ def intake(
         Path, typer.Option(help="Folder that remembers what was taken in, between runs.")
     ] = Path("intake"),
     json: Annotated[Path | None, typer.Option(help="Save the result to this file.")] = None,
-    quiet: Quiet = False,
 ) -> None:
     """Take in local reports, each once, and say what they show so far.
 
@@ -119,36 +108,35 @@ def intake(
 
       fedgauge intake plan.toml inbox/ --state intake --json result.json
     """
-    with readable_errors(by_plan=True):
-        refuse_to_replace(json=json)
-        run = read_plan(plan)
-        if run.is_search and json is not None:
-            raise fg.InputError(
-                "the first of two rounds has no result. Leave out --json until the second."
-            )
-        with fg.ReportServer(run, state) as server:
-            paths = list(_report_files(reports))
-            receipts = with_progress(quiet, lambda: [_take(server, path) for path in paths])
-            if not quiet:
-                _print_receipts(server, receipts)
-            if server.conflicts:
-                warn(_conflicting(server.conflicts))
-            taken = zip(paths, receipts, strict=True)
-            broken = [told for path, receipt in taken for told in _broken(path, receipt)]
-            for told in broken:
-                warn(told)
-            if run.is_search:
-                _say_next(server, plan, state, quiet=quiet)
-            else:
-                result = with_progress(quiet, lambda: result_of(server), "Measuring")
-                require_curves(result)
-                if json is not None:
-                    result.to_json(json)
-                print_result(result, quiet=quiet)
+    refuse_to_replace(json=json)
+    run = read_plan(plan)
+    if run.is_search and json is not None:
+        raise fg.InputError(
+            "the first of two rounds has no result. Leave out --json until the second."
+        )
+    with fg.ReportServer(run, state) as server:
+        paths = list(_report_files(reports))
+        receipts = with_progress(lambda: [_take(server, path) for path in paths])
+        _print_receipts(server, receipts)
+        if server.conflicts:
+            warn(_conflicting(server.conflicts))
+        taken = zip(paths, receipts, strict=True)
+        broken = [told for path, receipt in taken for told in _broken(path, receipt)]
+        for told in broken:
+            warn(told)
+        if run.is_search:
+            _say_next(server, plan, state)
+        else:
+            result = with_progress(lambda: result_of(server), "Measuring")
+            require_curves(result)
+            if json is not None:
+                result.to_json(json)
+            print_result(result)
     if broken:
         raise typer.Exit(1)
 
 
+@command(by_plan=True)
 def find_bins(
     plan: Annotated[Path, typer.Argument(help="The plan of two rounds, .toml or .json.")],
     out: Annotated[
@@ -157,8 +145,7 @@ def find_bins(
     state: Annotated[
         Path, typer.Option(help="Folder of the intake that took in the first round.")
     ] = Path("intake"),
-    site_file: SiteOption = Path("site.toml"),
-    quiet: Quiet = False,
+    site_file: SiteOption = HERE,
 ) -> None:
     """Close the first of two rounds of local reports, and sign the plan of the second.
 
@@ -169,43 +156,36 @@ def find_bins(
 
       fedgauge find-bins plan.toml --state intake --site server/site.toml -o second.json
     """
-    with readable_errors(by_plan=True):
-        refuse_to_replace(second=out)
-        loaded = read_plan(plan)
-        if not loaded.is_search:
-            raise fg.InputError(
-                f"{plan} is no plan of two rounds before its bins are found. Name the plan that "
-                "`fedgauge encode` made the first reports with."
-            )
-        site = fg.Site.from_toml(site_file)
-        with fg.ReportServer(loaded, state) as server:
-            second, reports = find_second(server, site.key), server.reports
-        second.save(out)
-        bins = second.signed_by([second.signer]).axis.bins
-    if not quiet:
-        screen.print(
-            f"Saved {out}: {bins:,} bins, found by {reports:,} reports. The first round is "
-            "closed.\nWhoever reports runs `fedgauge encode` with it, and trusts who signed it:\n"
-            f"  fedgauge site trust NAME {key_to_text(second.signer)} --coordinator",
-            markup=False,
+    refuse_to_replace(second=out)
+    loaded = read_plan(plan)
+    if not loaded.is_search:
+        raise fg.InputError(
+            f"{plan} is no plan of two rounds before its bins are found. Name the plan that "
+            "`fedgauge encode` made the first reports with."
         )
+    site = fg.Site.from_toml(site_file)
+    with fg.ReportServer(loaded, state) as server:
+        second, reports = find_second(server, site.key), server.reports
+    second.save(out)
+    bins = second.signed_by([second.signer]).axis.bins
+    screen.print(
+        f"Saved {out}: {bins:,} bins, found by {reports:,} reports. The first round is "
+        "closed.\nWhoever reports runs `fedgauge encode` with it, and trusts who signed it:\n"
+        f"  fedgauge site trust NAME {key_to_text(second.signer)} --coordinator"
+    )
 
 
-def _say_next(server: fg.ReportServer, plan: Path, state: Path, *, quiet: bool) -> None:
+def _say_next(server: fg.ReportServer, plan: Path, state: Path) -> None:
     """What follows the first of two rounds."""
-    if quiet:
-        return
     if server.is_closed:
         screen.print(
             "This round is closed: its bins were found. Take in reports of the second with the "
-            "plan that `fedgauge find-bins` wrote, and writes again.",
-            markup=False,
+            "plan that `fedgauge find-bins` wrote, and writes again."
         )
         return
     screen.print(
         "This is the first of two rounds: there is no result yet. When enough reports are in, "
-        f"find the bins of the second:\n  fedgauge find-bins {plan} --state {state} -o second.json",
-        markup=False,
+        f"find the bins of the second:\n  fedgauge find-bins {plan} --state {state} -o second.json"
     )
 
 
@@ -257,7 +237,7 @@ def _print_receipts(server: fg.ReportServer, receipts: list[Receipt]) -> None:
     if server.refused:
         told = ", ".join(f"{reason}: {count:,}" for reason, count in server.refused.items())
         text += f"; refused so far: {told}"
-    screen.print(text, markup=False)
+    screen.print(text)
 
 
 def _epsilon(plan: fg.EvaluationPlan) -> float:

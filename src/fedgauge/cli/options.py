@@ -5,11 +5,23 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+)
 
+import click
 import typer
 from click.core import ParameterSource
 
@@ -21,6 +33,7 @@ if TYPE_CHECKING:
     from fedgauge.histograms.axis import Outside
     from fedgauge.privacy import AnyPrivacyModel, PrivacyModel
 
+_Named: TypeAlias = Literal["auto", "two-round"]
 _MOST_STEPS = 1000  # whole numbers in a range that are worth a bin each
 
 
@@ -99,105 +112,24 @@ class NeighbourKind(StrEnum):
     REPLACE_ONE = "replace-one"
 
 
-Privacy = Annotated[
-    Model,
-    typer.Option(
-        "--privacy", help="Exact secure sum (sa), distributed DP (ddp) or local DP (ldp)."
-    ),
-]
-Epsilon = Annotated[float | None, typer.Option(help="Privacy budget of --privacy ddp or ldp.")]
-OracleOption = Annotated[
-    OracleKind, typer.Option("--oracle", help="How --privacy ldp randomises a row.")
-]
-Delta = Annotated[float | None, typer.Option(help="For skellam and discrete-gaussian noise.")]
-NoiseOption = Annotated[NoiseKind, typer.Option("--noise", help="Noise of --privacy ddp.")]
-UnitOption = Annotated[UnitKind, typer.Option("--unit", help="Whom --privacy ddp protects.")]
-Neighbours = Annotated[NeighbourKind, typer.Option(help="What may differ about a unit.")]
-MaxPerUnit = Annotated[int, typer.Option(help="Rows of one subject or client that count.")]
+STDOUT = Path("-")  # as --json names it
+SiteOption = Annotated[Path, typer.Option("--site", help="The site file.")]
+HERE: Final = Path("site.toml")
 HintExamples = Annotated[
     int | None, typer.Option("--examples", help="Public hint: about how many examples in all.")
 ]
 HintRate = Annotated[
     float | None, typer.Option("--positive-rate", help="Public hint: about the share of positives.")
 ]
+Epsilon = Annotated[float | None, typer.Option(help="Privacy budget of --privacy ddp or ldp.")]
+Delta = Annotated[float | None, typer.Option(help="For skellam and discrete-gaussian noise.")]
+NoiseOption = Annotated[NoiseKind, typer.Option("--noise", help="Noise of --privacy ddp.")]
 At = Annotated[
     list[float] | None, typer.Option("--at", help="Metrics at this threshold; may be repeated.")
-]
-AtFpr = Annotated[
-    list[float] | None,
-    typer.Option("--at-fpr", help="At the threshold with at most this false positive rate."),
-]
-AtRecall = Annotated[
-    list[float] | None, typer.Option("--at-recall", help="At one with at least this recall.")
-]
-AtPrecision = Annotated[
-    list[float] | None, typer.Option("--at-precision", help="At one with at least this precision.")
 ]
 AtLevel = Annotated[
     float | None, typer.Option("--level", help=r"Confidence of the intervals. \[default: 0.95]")
 ]
-EstimatorOption = Annotated[
-    EstimatorKind, typer.Option("--estimator", help="How curves are drawn between bin edges.")
-]
-Quantiles = Annotated[
-    int | None, typer.Option(help=r"Quantiles for --estimator quantile. \[default: 256]")
-]
-NoShrink = Annotated[
-    bool,
-    typer.Option(
-        "--no-shrink", help="Read values from counts as noise left them, not from likely ones."
-    ),
-]
-SaveJson = Annotated[
-    Path | None,
-    typer.Option(
-        "--json", help="Save the result to this file; - is stdout, with the rest on stderr."
-    ),
-]
-Seed = Annotated[
-    int | None, typer.Option(help="Repeatable noise, which protects nobody: for simulation.")
-]
-AxisOption = Annotated[
-    AxisKind | None,
-    typer.Option(
-        "--axis",
-        help="Bins of equal width in the score or in log-odds, or that grow with the score; or "
-        r"found in a first round, for scores of any scale. \[default: uniform]",
-    ),
-]
-ScoresOption = Annotated[
-    ScoresKind | None,
-    typer.Option(
-        "--scores", help="Public hint: what scores are. Of margins and unknown ones bins are found."
-    ),
-]
-Range = Annotated[
-    tuple[float, float] | None,
-    typer.Option("--range", metavar="LO HI", help=r"Range of the scores. \[default: 0 1]"),
-]
-Values = Annotated[
-    str | None,
-    typer.Option(
-        "--values", help="The values that scores take, each a bin of its own: 0..10, or 0,0.5,1."
-    ),
-]
-Separator = Annotated[
-    str | None,
-    typer.Option("--separator", help=r"What stands between columns of a CSV file. \[default: ,]"),
-]
-Decimal = Annotated[
-    str | None,
-    typer.Option("--decimal", help=r"What stands before decimals in a CSV file. \[default: .]"),
-]
-ScoreSums = Annotated[
-    bool, typer.Option("--score-sums", help="Also sum up the scores within each bin.")
-]
-CalibratorFile = Annotated[
-    Path | None,
-    typer.Option("--calibrator", help="A map, .json, that scores go through before they count."),
-]
-SiteOption = Annotated[Path, typer.Option("--site", help="The site file.")]
-STDOUT = Path("-")  # as --json names it
 Plots = Annotated[
     Path | None,
     typer.Option(
@@ -206,11 +138,48 @@ Plots = Annotated[
         "decision.png; of slices also gaps.png, confusion.png or comparison.png.",
     ),
 ]
-Html = Annotated[
-    Path | None,
-    typer.Option("--html", help="Save a report for people: one HTML file for a browser."),
+Positive = Annotated[
+    str | None,
+    typer.Option("--positive", help="Label of the positive class, unless labels are 0/1."),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and warnings.")]
+ScoreOption = Annotated[
+    str | None, typer.Option("--score", help="Column of the score; higher is more positive.")
+]
+Seed = Annotated[
+    int | None, typer.Option(help="Repeatable noise, which protects nobody: for simulation.")
+]
+TreeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--tree", help=r"Branchings over the bins, such as 16x16, or flat. \[default: planned]"
+    ),
+]
+SaveJson = Annotated[
+    Path | None,
+    typer.Option(
+        "--json", help="Save the result to this file; - is stdout, with the rest on stderr."
+    ),
+]
+ScoreSums = Annotated[
+    bool, typer.Option("--score-sums", help="Also sum up the scores within each bin.")
+]
+CalibratorFile = Annotated[
+    Path | None,
+    typer.Option("--calibrator", help="A map, .json, that scores go through before they count."),
+]
+NoShrink = Annotated[
+    bool,
+    typer.Option(
+        "--no-shrink", help="Read values from counts as noise left them, not from smoothed ones."
+    ),
+]
+MinSurvivors = Annotated[
+    int | None,
+    typer.Option(help=r"Fewest clients in the sum. \[default: all, so none may drop out]"),
+]
+MaxColluding = Annotated[
+    int, typer.Option(help="Clients that may pool what they know with a reader.")
+]
 
 
 _MOST_LABELS = 5  # that are named; more are no labels, but rows
@@ -234,73 +203,119 @@ _IDLE: dict[Model, tuple[set[str], str]] = {
 }
 
 
-def refuse_given(ctx: typer.Context, names: Collection[str], told: str) -> None:
+def refuse_given(names: Collection[str], told: str) -> None:
     """Refuse options that would do nothing; `told` says why, `{}` standing for them."""
+    context = click.get_current_context()
     given = [
         param.opts[0]
-        for param in ctx.command.params
+        for param in context.command.params
         if param.name in names
-        and ctx.get_parameter_source(str(param.name)) is not ParameterSource.DEFAULT
+        and context.get_parameter_source(str(param.name)) is not ParameterSource.DEFAULT
     ]
     if given:
         raise fg.PlanError(told.format(", ".join(given)))
 
 
-def refuse_exact(ctx: typer.Context, names: Collection[str]) -> None:
+def refuse_exact(names: Collection[str]) -> None:
     """Refuse options that only noise has a use for."""
-    refuse_given(ctx, names, "{} would do nothing: an exact sum has no noise. Leave that out.")
+    refuse_given(names, "{} would do nothing: an exact sum has no noise. Leave that out.")
 
 
-def refuse_idle(ctx: typer.Context, model: Model) -> None:
+def refuse_idle(model: Model) -> None:
     """Refuse options that a privacy model has no use for."""
     idle, reason = _IDLE[model]
-    refuse_given(ctx, idle, f"{{}} would do nothing under --privacy {model}: {reason}")
+    refuse_given(idle, f"{{}} would do nothing under --privacy {model}: {reason}")
 
 
-def make_label_privacy(
-    ctx: typer.Context,
-    model: Model,
-    epsilon: float | None,
-    delta: float | None,
-    noise: NoiseKind,
-) -> AnyPrivacyModel:
-    """The same for labels apart from scores, where epsilon is 1 unless it is said."""
-    refuse_idle(ctx, model)
-    budget = 1.0 if epsilon is None else epsilon
-    if model is Model.SA:
-        return fg.SecureAggregation()
-    if model is Model.LDP:
-        return fg.LocalDP(budget, unit="label")
-    return fg.DistributedDP(budget, delta=delta, noise=noise.value, unit="label", neighbours="flip")
+@dataclass(frozen=True, kw_only=True)
+class PrivacyOptions:
+    """Which privacy model, and its parameters."""
 
+    panel: ClassVar[str] = "Privacy"
 
-def make_privacy(
-    ctx: typer.Context,
-    model: Model,
-    epsilon: float | None,
-    delta: float | None,
-    noise: NoiseKind,
-    unit: UnitKind,
-    neighbours: NeighbourKind,
-    max_per_unit: int,
-    oracle: OracleKind = OracleKind.OUE,
-) -> AnyPrivacyModel:
-    """The privacy model that the options describe; those it has no use for are refused."""
-    refuse_idle(ctx, model)
-    if model is Model.SA:
-        return fg.SecureAggregation()
-    if epsilon is None:
-        raise fg.PlanError(f"--privacy {model} needs --epsilon, e.g. --epsilon 1.")
-    if model is Model.LDP:
-        return fg.LocalDP(epsilon, oracle=oracle.value)
-    return fg.DistributedDP(
-        epsilon,
-        delta=delta,
-        noise=noise.value,
-        unit=unit.value,
-        neighbours=neighbours.value,
-        max_per_unit=max_per_unit,
+    privacy: Annotated[
+        Model, typer.Option(help="Exact secure sum (sa), distributed DP (ddp) or local DP (ldp).")
+    ] = Model.SA
+    epsilon: Epsilon = None
+    delta: Delta = None
+    noise: NoiseOption = NoiseKind.POLYA
+    unit: Annotated[UnitKind, typer.Option(help="Whom --privacy ddp protects.")] = UnitKind.EXAMPLE
+    neighbours: Annotated[NeighbourKind, typer.Option(help="What may differ about a unit.")] = (
+        NeighbourKind.ADD_REMOVE
     )
+    max_per_unit: Annotated[int, typer.Option(help="Rows of one subject or client that count.")] = 1
+    oracle: Annotated[OracleKind, typer.Option(help="How --privacy ldp randomises a row.")] = (
+        OracleKind.OUE
+    )
+
+    def model(self) -> AnyPrivacyModel:
+        """The privacy model that the options describe; those it has no use for are refused."""
+        refuse_idle(self.privacy)
+        if self.privacy is Model.SA:
+            return fg.SecureAggregation()
+        if self.epsilon is None:
+            raise fg.PlanError(f"--privacy {self.privacy} needs --epsilon, e.g. --epsilon 1.")
+        if self.privacy is Model.LDP:
+            return fg.LocalDP(self.epsilon, oracle=self.oracle.value)
+        return fg.DistributedDP(
+            self.epsilon,
+            delta=self.delta,
+            noise=self.noise.value,
+            unit=self.unit.value,
+            neighbours=self.neighbours.value,
+            max_per_unit=self.max_per_unit,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileOptions:
+    """How text files are written."""
+
+    panel: ClassVar[str] = "Files"
+
+    separator: Annotated[
+        str | None, typer.Option(help=r"What stands between columns of a CSV file. \[default: ,]")
+    ] = None
+    decimal: Annotated[
+        str | None, typer.Option(help=r"What stands before decimals in a CSV file. \[default: .]")
+    ] = None
+
+    @property
+    def dialect(self) -> DialectOptions:
+        """What the library is told; shells leave a tab as it is written."""
+        tab = self.separator in ("\\t", "tab")
+        return DialectOptions(
+            separator="\t" if tab else self.separator, decimal=self.decimal or "."
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimatorOptions:
+    """How curves are read from counts."""
+
+    panel: ClassVar[str] = "Thresholds and intervals"
+
+    estimator: Annotated[
+        EstimatorKind, typer.Option(help="How curves are drawn between bin edges.")
+    ] = EstimatorKind.ALIGNED
+    quantiles: Annotated[
+        int | None, typer.Option(help=r"Quantiles for --estimator quantile. \[default: 256]")
+    ] = None
+    no_shrink: NoShrink = False
+
+    def make(self) -> fg.Aligned | fg.Quantile | fg.Range:
+        """The estimator that the options describe."""
+        kind = self.estimator
+        if self.no_shrink and kind is not EstimatorKind.ALIGNED:
+            raise fg.PlanError(
+                f"--no-shrink would do nothing: --estimator {kind.value} shrinks no counts. Leave "
+                "it out."
+            )
+        if kind is EstimatorKind.QUANTILE:
+            return fg.Quantile(256 if self.quantiles is None else self.quantiles)
+        if self.quantiles is not None:
+            raise fg.PlanError("--quantiles needs --estimator quantile.")
+        return fg.Range() if kind is EstimatorKind.RANGE else fg.Aligned(shrink=not self.no_shrink)
 
 
 def make_clients(
@@ -337,9 +352,7 @@ def load_map(path: Path | None) -> fg.Calibrator | None:
 
 
 @contextmanager
-def naming_labels(
-    files: list[Path], column: str, separator: str | None = None
-) -> Iterator[list[str]]:
+def naming_labels(files: list[Path], column: str, dialect: DialectOptions) -> Iterator[list[str]]:
     """Say which labels a column has where they do not fit: the data are the caller's own here.
 
     Classes that are added to what it yields are known, and others are said.
@@ -353,12 +366,7 @@ def naming_labels(
         from fedgauge.data.files import some_labels
 
         most = len(known) + _MOST_STRANGE if known else _MOST_LABELS
-        labels = some_labels(
-            files,
-            column,
-            most=most,
-            separator=make_dialect(separator, None)["separator"],
-        )
+        labels = some_labels(files, column, most=most, separator=dialect["separator"])
         if labels is None:
             has = f"has more than {most} different values. Is it the label?"
         else:
@@ -389,40 +397,57 @@ class DialectOptions(TypedDict):
     decimal: str
 
 
-def make_dialect(separator: str | None, decimal: str | None) -> DialectOptions:
-    """What the options say about text files; shells leave a tab as it is written."""
-    tab = separator in ("\\t", "tab")
-    return DialectOptions(separator="\t" if tab else separator, decimal=decimal or ".")
+@dataclass(frozen=True, kw_only=True)
+class AxisOptions:
+    """What is said about the axis; None where nothing is."""
 
+    panel: ClassVar[str] = "Bins"
 
-class AxisOptions(NamedTuple):
-    """What was said about the axis; None where nothing was."""
-
-    kind: AxisKind | None
-    bins: int | None
-    range_: tuple[float, float] | None
-    values: str | None
+    axis: Annotated[
+        AxisKind | None,
+        typer.Option(
+            help="Bins of equal width in the score or in log-odds, or that grow with the score; or "
+            r"found in a first round, for scores of any scale. \[default: uniform]"
+        ),
+    ] = None
+    bins: Annotated[
+        int | None, typer.Option(help=r"Number of bins. \[default: chosen for the privacy model]")
+    ] = None
+    range_: Annotated[
+        tuple[float, float] | None,
+        typer.Option("--range", metavar="LO HI", help=r"Range of the scores. \[default: 0 1]"),
+    ] = None
+    values: Annotated[
+        str | None,
+        typer.Option(help="The values that scores take, each a bin of its own: 0..10, or 0,0.5,1."),
+    ] = None
+    scores: Annotated[
+        ScoresKind | None,
+        typer.Option(
+            help="Public hint: what scores are. Of margins and unknown ones bins are found."
+        ),
+    ] = None
 
     @property
     def is_given(self) -> bool:
         """Whether anything was said."""
-        return self != (None, None, None, None)
+        return (self.axis, self.bins, self.range_, self.values) != (None, None, None, None)
 
     def of_bins(self, bins: int, outside: Outside) -> fg.Axis:
         """The axis with so many bins, unless values make them."""
         if self.values is not None:
-            if (self.kind, self.bins, self.range_) != (None, None, None):
+            if (self.axis, self.bins, self.range_) != (None, None, None):
                 raise fg.AxisError(
                     "--values make the bins, one each. Leave out --bins, --axis and --range."
                 )
             return fg.Axis.from_values(read_values(self.values), outside)
-        if self.kind is AxisKind.LOGIT:
+        if self.axis is AxisKind.LOGIT:
             if self.range_ is not None:
                 raise fg.AxisError(
                     "a logit axis always spans 0 to 1. Drop --range, or use --axis uniform."
                 )
             return fg.Axis.logit(bins, outside=outside)
-        if self.kind is AxisKind.ASINH:
+        if self.axis is AxisKind.ASINH:
             if self.range_ is not None:
                 raise fg.AxisError(
                     "an asinh axis spans all scores. Drop --range, or use --axis uniform."
@@ -433,7 +458,7 @@ class AxisOptions(NamedTuple):
     @property
     def is_search(self) -> bool:
         """Whether bins are found in a first round; refused together with what says them."""
-        if self.kind is not AxisKind.TWO_ROUND:
+        if self.axis is not AxisKind.TWO_ROUND:
             return False
         if self.range_ is not None or self.values is not None:
             raise fg.AxisError(
@@ -455,46 +480,42 @@ class AxisOptions(NamedTuple):
         why = f"bins {width:.2g} wide join several" if width > 1 else "bins spread them out"
         return f"--values {low:.0f}..{high:.0f} counts each by itself, where {why}."
 
+    @property
+    def is_searching(self) -> bool:
+        """Whether bins are to be found in a first round; refused where they are said as well."""
+        of_any_scale = self.scores in (ScoresKind.MARGINS, ScoresKind.UNKNOWN)
+        if of_any_scale and self.is_given and not self.is_search:
+            raise fg.PlanError(
+                f"of scores that are {self.scores} bins are found in a first round. Leave out "
+                "--axis, --bins, --range and --values; or --scores."
+            )
+        return of_any_scale or self.is_search
 
-def is_searching(asked: AxisOptions, scores: ScoresKind | None) -> bool:
-    """Whether bins are to be found in a first round; refused where they are said as well."""
-    of_any_scale = scores in (ScoresKind.MARGINS, ScoresKind.UNKNOWN)
-    if of_any_scale and asked.is_given and not asked.is_search:
-        raise fg.PlanError(
-            f"of scores that are {scores} bins are found in a first round. Leave out --axis, "
-            "--bins, --range and --values; or --scores."
-        )
-    return of_any_scale or asked.is_search
+    def make(self, *, clip: bool, noisy: bool) -> fg.Axis | fg.TwoRound | _Named:
+        """The axis that the options describe, to count the caller's own rows on."""
+        if self.is_search:
+            if self.bins is None:
+                return "two-round"
+            return fg.TwoRound(self.bins, coarse=fg.Axis.asinh(512 if noisy else 4096))
+        if not self.is_given and (noisy or not clip):
+            return "auto"
+        bins = (64 if noisy else 4096) if self.bins is None else self.bins
+        return self.of_bins(bins, "clip" if clip or noisy else "refuse")
 
-
-def make_axis(
-    asked: AxisOptions, *, clip: bool, noisy: bool
-) -> fg.Axis | fg.TwoRound | Literal["auto", "two-round"]:
-    """The axis that the options describe, to count the caller's own rows on."""
-    if asked.is_search:
-        if asked.bins is None:
-            return "two-round"
-        return fg.TwoRound(asked.bins, coarse=fg.Axis.asinh(512 if noisy else 4096))
-    if not asked.is_given and (noisy or not clip):
-        return "auto"
-    bins = (64 if noisy else 4096) if asked.bins is None else asked.bins
-    return asked.of_bins(bins, "clip" if clip or noisy else "refuse")
-
-
-def planned_axis(asked: AxisOptions, *, noisy: bool) -> fg.Axis | Callable[[int], fg.Axis] | None:
-    """The axis that the options describe, for the planner to complete."""
-    if not asked.is_given:
-        return None
-    if asked.is_search:
-        raise fg.AxisError(
-            "a plan of two rounds is chosen by what scores are. Use --scores margins, or --scores "
-            "unknown, in the place of --axis two-round."
-        )
-    if asked.values is None and asked.bins is None:
-        return lambda bins: asked.of_bins(bins, "clip")
-    # A value that is not listed would make an exact plan inexact; under noise none is refused.
-    exact = asked.values is not None and not noisy
-    return asked.of_bins(asked.bins or 0, "refuse" if exact else "clip")
+    def planned(self, *, noisy: bool) -> fg.Axis | Callable[[int], fg.Axis] | None:
+        """The axis that the options describe, for the planner to complete."""
+        if not self.is_given:
+            return None
+        if self.is_search:
+            raise fg.AxisError(
+                "a plan of two rounds is chosen by what scores are. Use --scores margins, or "
+                "--scores unknown, in the place of --axis two-round."
+            )
+        if self.values is None and self.bins is None:
+            return lambda bins: self.of_bins(bins, "clip")
+        # A value that is not listed would make an exact plan inexact; under noise none is refused.
+        exact = self.values is not None and not noisy
+        return self.of_bins(self.bins or 0, "refuse" if exact else "clip")
 
 
 def read_values(text: str) -> list[float]:
@@ -530,22 +551,6 @@ def make_tree(text: str | None) -> Literal["auto", "flat"] | tuple[int, ...]:
         return tuple(int(part) for part in text.lower().split("x"))
     except ValueError:
         raise fg.PlanError(f"a tree is written like 16x16, or flat, got {text!r}.") from None
-
-
-def make_estimator(
-    kind: EstimatorKind, quantiles: int | None, *, no_shrink: bool
-) -> fg.Aligned | fg.Quantile | fg.Range:
-    """The estimator that the options describe."""
-    if no_shrink and kind is not EstimatorKind.ALIGNED:
-        raise fg.PlanError(
-            f"--no-shrink would do nothing: --estimator {kind.value} shrinks no counts. Leave it "
-            "out."
-        )
-    if kind is EstimatorKind.QUANTILE:
-        return fg.Quantile(256 if quantiles is None else quantiles)
-    if quantiles is not None:
-        raise fg.PlanError("--quantiles needs --estimator quantile.")
-    return fg.Range() if kind is EstimatorKind.RANGE else fg.Aligned(shrink=not no_shrink)
 
 
 T = TypeVar("T")

@@ -5,73 +5,43 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 import typer
 from rich.table import Table
 
 import fedgauge as fg
+from fedgauge.cli.command import command
 from fedgauge.cli.options import (
-    AxisOption,
     AxisOptions,
     CalibratorFile,
-    Delta,
-    Epsilon,
     HintExamples,
     HintRate,
-    MaxPerUnit,
+    MaxColluding,
+    MinSurvivors,
     Model,
-    NeighbourKind,
-    Neighbours,
-    NoiseKind,
-    NoiseOption,
-    OracleKind,
-    OracleOption,
-    Privacy,
-    Quiet,
-    Range,
-    ScoresOption,
+    Positive,
+    PrivacyOptions,
     ScoreSums,
-    UnitKind,
-    UnitOption,
-    Values,
-    is_searching,
-    joined,
     load_map,
-    make_privacy,
-    planned_axis,
     read_lists,
     read_names,
 )
-from fedgauge.cli.slice_options import Also, Crossed, PairedBrier, PairOption, SliceOptions, task_of
-from fedgauge.cli.terminal import readable_errors, refuse_to_replace, screen, warn, with_progress
-from fedgauge.plan.task import Sliced, measured_by
+from fedgauge.cli.slice_options import Also, Crossed, PairOption, SliceOptions
+from fedgauge.cli.terminal import refuse_to_replace, screen, warn, with_progress
+from fedgauge.plan.task import measured_by
 
 if TYPE_CHECKING:
     from fedgauge.plan.prediction import Prediction
-    from fedgauge.plan.task import AnyTask
+    from fedgauge.plan.task import MeasuredTask, ScoredTask
 
-PlannedGroups = Annotated[
-    list[str] | None,
-    typer.Option("--group", help="Groups to tell apart: sex=women,men; may be repeated."),
-]
-Classes = Annotated[
-    list[str] | None, typer.Option("--classes", help="Classes with a score each: flu,cold,well.")
-]
-Labels = Annotated[
-    list[str] | None,
-    typer.Option("--labels", help="Several labels a row, a score each: fever,cough."),
-]
-Models = Annotated[
-    list[str] | None, typer.Option("--models", help="Models that score the same rows: new,old.")
-]
 # What tables are called, by the tag that they have in a plan.
 _TABLES = {
     "joint": "pairs of models together",
-    "loss differences": "differences of losses",
     "predicted": "confusion",
     "ranked": "ranks",
     "top-score": "top labels",
@@ -79,43 +49,99 @@ _TABLES = {
 _ADVICE = re.compile(r'DistributedDP\([^,]+, noise="([a-z-]+)", delta=([^)]+)\)')
 
 
-def planned_task(
-    told: SliceOptions,
-    groups: Sequence[str],
-    classes: str | None,
-    labels: str | None,
-    models: str | None,
-) -> AnyTask:
-    """The task that `plan` is told of."""
-    if classes is not None and labels is not None:
-        raise fg.PlanError(
-            "--classes are those of which a row has one, --labels those of which it may have "
-            "several. Use one."
-        )
-    for option, text in (("--classes", classes), ("--models", models), ("--labels", labels)):
-        names = () if text is None else read_names(option, text)
-        if any("=" in name for name in names):  # no column could be given to such a name
-            bare = ",".join(name.partition("=")[0].strip() for name in names)
+@dataclass(frozen=True, kw_only=True)
+class PlannedParts:
+    """What is told apart: names alone, as each site names its own columns."""
+
+    panel: ClassVar[str] = "Groups, classes and models"
+
+    positive: Positive = None
+    group: Annotated[
+        list[str] | None,
+        typer.Option(help="Groups to tell apart: sex=women,men; may be repeated."),
+    ] = None
+    crossed: Crossed = False
+    classes: Annotated[
+        list[str] | None, typer.Option(help="Classes with a score each: flu,cold,well.")
+    ] = None
+    labels: Annotated[
+        list[str] | None,
+        typer.Option(help="Several labels a row, a score each: fever,cough."),
+    ] = None
+    also: Also = None
+    models: Annotated[
+        list[str] | None, typer.Option(help="Models that score the same rows: new,old.")
+    ] = None
+    pair: PairOption = None
+
+    def task(self, *, one_by_one: bool) -> ScoredTask:
+        """The task that the names make."""
+        if self.classes and self.labels:
             raise fg.PlanError(
-                f"{option} takes names alone, as {option} {bare}: each site names its own columns."
+                "--classes are those of which a row has one, --labels those of which it may have "
+                "several. Use one."
             )
-        if len(names) == 1 and option != "--labels":
-            raise fg.PlanError(f"{option} names one. Name at least two, or leave it out.")
-    return task_of(
-        told,
-        groups=read_lists("--group", groups),
-        models=() if models is None else read_names("--models", models),
-        classes=() if classes is None else read_names("--classes", classes),
-        labels=() if labels is None else read_names("--labels", labels),
-    )
+        named = {"classes": self.classes, "models": self.models, "labels": self.labels}
+        read: dict[str, tuple[str, ...]] = {}
+        for what, texts in named.items():
+            option = f"--{what}"
+            names = read[what] = read_names(option, ",".join(texts)) if texts else ()
+            if any("=" in name for name in names):  # no column could be given to such a name
+                bare = ",".join(name.partition("=")[0].strip() for name in names)
+                raise fg.PlanError(
+                    f"{option} takes names alone, as {option} {bare}: each site names its own "
+                    "columns."
+                )
+            if len(names) == 1 and what != "labels":
+                raise fg.PlanError(f"{option} names one. Name at least two, or leave it out.")
+        apart = SliceOptions(self.positive, self.crossed, self.also, self.pair, one_by_one)
+        return apart.task(groups=read_lists("--group", self.group or ()), **read)
 
 
-def whose_errors(task: AnyTask) -> str:
+@dataclass(frozen=True, kw_only=True)
+class PlannedPrivacy(PrivacyOptions):
+    """Which privacy model sites take part under, and who may drop out or collude."""
+
+    privacy: Annotated[
+        Model, typer.Option(help="Exact secure sum (sa), distributed DP (ddp) or local DP (ldp).")
+    ] = Model.DDP
+    min_survivors: MinSurvivors = None
+    max_colluding: MaxColluding = 1
+    min_cell: Annotated[
+        int | None,
+        typer.Option(
+            help="Fewest examples of a class that a result shows in a bin, besides none; 0 merges "
+            r"nothing. \[default: 10 without noise]"
+        ),
+    ] = None
+    not_after: Annotated[
+        str | None,
+        typer.Option(help="Last day, or moment like 2026-12-31T18:00:00Z, of its use, in UTC."),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedBins(AxisOptions):
+    """What rows are counted in, and what is known and wanted of it."""
+
+    score_sums: ScoreSums = False
+    calibrator: CalibratorFile = None
+    examples: HintExamples = None
+    positive_rate: HintRate = None
+    want: Annotated[
+        str | None,
+        typer.Option(
+            help="A ROC Area Error you need, or half-width of a 95% interval, such as "
+            "recall@0.5=0.02 or ece=0.01: says what it takes."
+        ),
+    ] = None
+
+
+def whose_errors(task: MeasuredTask) -> str:
     """What the errors over all rows are of, after a blank; nothing where there is one score."""
-    if not isinstance(task, Sliced) or len({(s.model, s.label) for s in task.slices}) == 1:
+    if len({(s.model, s.label) for s in task.slices}) == 1:
         return ""
-    label = "label" if isinstance(task, fg.MultilabelTask) else "class"
-    kinds = [label] * bool(task.slices[0].label) + ["model"] * bool(task.models)
+    kinds = [task.label_noun] * bool(task.slices[0].label) + ["model"] * bool(task.models)
     return f" of each {' of each '.join(kinds)}"
 
 
@@ -140,7 +166,7 @@ def costs_of_slices(plan: fg.EvaluationPlan) -> Iterator[tuple[str, str]]:
     for name, errors in () if predicted is None else predicted.groups:
         roc, _, auc = (f"{title} {mean:.1e}{by}" for title, mean, by in _ranges(errors))
         yield f"In a group by {name}", f"{auc}; {roc}; if all are as large"
-    if plan.is_noisy and not plan.final.sends_reports and isinstance(task, Sliced):
+    if plan.is_noisy and not plan.final.sends_reports:
         parts = list(_parts(plan, task))
         if sum(count for count, _ in parts) > 1:
             shared = ", ".join(f"{count} for {what}" for count, what in parts)
@@ -149,14 +175,14 @@ def costs_of_slices(plan: fg.EvaluationPlan) -> Iterator[tuple[str, str]]:
         yield "Better", _ADVICE.sub(r"--noise \1 --delta \2", predicted.advice)
 
 
-def _parts(plan: fg.EvaluationPlan, task: Sliced) -> Iterator[tuple[int, str]]:
+def _parts(plan: fg.EvaluationPlan, task: MeasuredTask) -> Iterator[tuple[int, str]]:
     """How many counts a row adds to, and what for."""
     tables = Counter(_TABLES[str(table.__struct_config__.tag)] for table in plan.tables)
     if plan.summed.nodes:
         layout = task.layout
         factors = [
             (len(task.models), "models"),
-            (layout.scores, "labels" if isinstance(task, fg.MultilabelTask) else "classes"),
+            (layout.scores, {"label": "labels", "class": "classes"}[task.label_noun]),
             (len(layout.groupings) if task.groups else 0, "groupings"),
             (len(plan.tree), "levels"),
         ]
@@ -237,7 +263,7 @@ def takes(needed: fg.planner.Needs, *, noisy: bool) -> str:
     return f"it takes epsilon {epsilon:.2g} with these examples, or {about} with this epsilon."
 
 
-def warn_of_useless(chosen: fg.EvaluationPlan, known: dict[str, Any], quiet: bool) -> None:
+def warn_of_useless(chosen: fg.EvaluationPlan, known: dict[str, Any]) -> None:
     """Say so where the AUC to expect is too wrong to be of use, and what would be enough."""
     if chosen.predicted is None or chosen.predicted.roc_auc_error <= _USELESS:
         return
@@ -251,7 +277,7 @@ def warn_of_useless(chosen: fg.EvaluationPlan, known: dict[str, Any], quiet: boo
         with suppress(fg.FedgaugeError):  # no answer there: the words stay
             # The AUC is off by no more than the area between the curves.
             asked = {"privacy": chosen.privacy, **known}
-            needed = with_progress(quiet, lambda: fg.planner.needs(_USELESS, **asked))
+            needed = with_progress(lambda: fg.planner.needs(_USELESS, **asked))
             enough = f"For an expected error of {_USELESS:g} {takes(needed, noisy=True)}"
     told = (
         f"the AUC is expected to be off by {expected:.2g}{by}, and one in twenty by more than "
@@ -265,66 +291,16 @@ def warn_of_useless(chosen: fg.EvaluationPlan, known: dict[str, Any], quiet: boo
     warn(f"{told} {enough}")
 
 
+@command(usual="clients examples positive_rate privacy epsilon group scores want out quiet")
 def plan(
-    ctx: typer.Context,
     clients: Annotated[int, typer.Option(help="How many clients will take part.")],
-    examples: HintExamples = None,
-    positive_rate: HintRate = None,
-    scores: ScoresOption = None,
-    privacy: Privacy = Model.DDP,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    noise: NoiseOption = NoiseKind.POLYA,
-    unit: UnitOption = UnitKind.EXAMPLE,
-    neighbours: Neighbours = NeighbourKind.ADD_REMOVE,
-    max_per_unit: MaxPerUnit = 1,
-    oracle: OracleOption = OracleKind.OUE,
-    min_survivors: Annotated[
-        int | None,
-        typer.Option(help=r"Fewest clients in the sum. \[default: all, so none may drop out]"),
-    ] = None,
-    max_colluding: Annotated[
-        int, typer.Option(help="Clients that may pool what they know with a reader.")
-    ] = 1,
-    bins: Annotated[int | None, typer.Option(help=r"Number of bins. \[default: planned]")] = None,
-    axis: AxisOption = None,
-    range_: Range = None,
-    values: Values = None,
-    positive: Annotated[
-        str | None, typer.Option(help="Label of the positive class, unless labels are 0/1.")
-    ] = None,
-    group: PlannedGroups = None,
-    crossed: Crossed = False,
-    classes: Classes = None,
-    labels: Labels = None,
-    also: Also = None,
-    models: Models = None,
-    pair: PairOption = None,
-    paired_brier: PairedBrier = False,
-    score_sums: ScoreSums = False,
-    calibrator: CalibratorFile = None,
-    min_cell: Annotated[
-        int | None,
-        typer.Option(
-            help="Fewest examples of a class that a result shows in a bin, besides none; 0 merges "
-            r"nothing. \[default: 10 without noise]"
-        ),
-    ] = None,
-    not_after: Annotated[
-        str | None,
-        typer.Option(help="Last day, or moment like 2026-12-31T18:00:00Z, of its use, in UTC."),
-    ] = None,
-    want: Annotated[
-        str | None,
-        typer.Option(
-            help="A ROC Area Error you need, or half-width of a 95% interval, such as "
-            "recall@0.5=0.02 or ece=0.01: says what it takes."
-        ),
-    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Save the plan (.toml or .json).")
     ] = None,
-    quiet: Quiet = False,
+    *,
+    privacy: PlannedPrivacy,
+    bins: PlannedBins,
+    parts: PlannedParts,
 ) -> None:
     """Choose axis, tree and noise from public hints, and predict the errors.
 
@@ -356,83 +332,71 @@ def plan(
 
       fedgauge plan --clients 40 --epsilon 1 --models new,old
     """
-    with readable_errors():
-        refuse_to_replace(plan=out)
-        chosen_map = load_map(calibrator)
-        model = make_privacy(
-            ctx, privacy, epsilon, delta, noise, unit, neighbours, max_per_unit, oracle
+    refuse_to_replace(plan=out)
+    survivors = clients if privacy.min_survivors is None else privacy.min_survivors
+    known = {"clients": clients, "cohort": fg.Cohort(survivors, privacy.max_colluding)}
+    chosen, enough = _choose(privacy, bins, parts, known)
+    if out is not None:
+        chosen.save(out)
+    task = measured_by(chosen.task)
+    hints = fg.planner.check_hints(bins.examples, bins.positive_rate, task)
+    screen.print(_plan_table(chosen, *hints))
+    if enough is not None:
+        screen.print(enough)
+    better = bins.exact_values(chosen.axis)
+    if better is not None and chosen.axis.low >= 0:  # others are hardly points
+        screen.print(f"If scores are whole numbers: {better}")
+    if out is not None:
+        screen.print(f"Saved {out}")
+
+
+def _choose(
+    privacy: PlannedPrivacy,
+    bins: PlannedBins,
+    parts: PlannedParts,
+    known: dict[str, Any],
+) -> tuple[fg.EvaluationPlan, str | None]:
+    """The plan, and whether it is enough for what is wanted; warns of what it is no good for."""
+    calibrator, model = load_map(bins.calibrator), privacy.model()
+    known |= {"examples": bins.examples, "positive_rate": bins.positive_rate}
+    known |= {"score_sums": bins.score_sums, "axis": bins.planned(noisy=model.adds_noise)}
+    task = parts.task(one_by_one=model.sends_reports or bins.is_searching)
+    wanted = None if bins.want is None else read_want(bins.want)
+    if wanted is not None and bins.is_searching:
+        raise fg.PlanError(
+            "--want is for probabilities, or a range that is said. Leave it out, or --scores."
         )
-        asked = AxisOptions(axis, bins, range_, values)
-        known: dict[str, Any] = {
-            "clients": clients,
-            "cohort": fg.Cohort(clients if min_survivors is None else min_survivors, max_colluding),
-            "examples": examples,
-            "positive_rate": positive_rate,
-            "score_sums": score_sums,
-            "axis": planned_axis(asked, noisy=model.adds_noise),
-        }
-        searching = is_searching(asked, scores)
-        one_by_one = model.sends_reports or searching
-        told = SliceOptions(positive, crossed, joined(also), pair or (), paired_brier, one_by_one)
-        task = planned_task(told, group or (), joined(classes), joined(labels), joined(models))
-        wanted = None if want is None else read_want(want)
-        if wanted is not None and searching:
-            raise fg.PlanError(
-                "--want is for probabilities, or a range that is said. Leave it out, or --scores."
-            )
-        if wanted is not None and len(task.slices) > 1:
-            raise fg.PlanError(
-                "--want is for one score and all rows. Leave it out: what is to be expected of "
-                "each part is printed."
-            )
-        chosen = with_progress(
-            quiet,
-            lambda: fg.planner.propose(
-                privacy=model,
-                task=task,
-                min_cell=min_cell,
-                at=None if wanted is None else wanted.at,
-                scores=None if scores is None else scores.value,
-                **known,
-            ),
+    if wanted is not None and len(task.slices) > 1:
+        raise fg.PlanError(
+            "--want is for one score and all rows. Leave it out: what is to be expected of each "
+            "part is printed."
+        )
+    design = {"privacy": model, "min_cell": privacy.min_cell, **known}
+    chosen = with_progress(
+        lambda: fg.planner.propose(
+            task=task,
+            at=None if wanted is None else wanted.at,
+            scores=None if bins.scores is None else bins.scores.value,
+            **design,
+        ),
+        "Planning",
+    )
+    chosen = chosen.with_not_after(privacy.not_after).with_calibrator(calibrator)
+    enough = None
+    if wanted is not None:
+        needed = with_progress(
+            lambda: fg.planner.needs(wanted.within, metric=wanted.metric, at=wanted.at, **design),
             "Planning",
         )
-        chosen = chosen.with_not_after(not_after).with_calibrator(chosen_map)
-        enough = None
-        if wanted is not None:
-            needed = with_progress(
-                quiet,
-                lambda: fg.planner.needs(
-                    wanted.within,
-                    metric=wanted.metric,
-                    at=wanted.at,
-                    privacy=model,
-                    min_cell=min_cell,
-                    **known,
-                ),
-                "Planning",
-            )
-            enough = answer(wanted, needed, noisy=model.adds_noise)
-        if out is not None:
-            chosen.save(out)
-        warn_of_useless(chosen, known, quiet)
-        _warn_of_steep_map(chosen)
-    if quiet:
-        return
-    hints = fg.planner.check_hints(examples, positive_rate, task)
-    screen.print(_plan_table(chosen, *hints), markup=False)
-    if enough is not None:
-        screen.print(enough, markup=False)
-    better = asked.exact_values(chosen.axis)
-    if better is not None and chosen.axis.low >= 0:  # others are hardly points
-        screen.print(f"If scores are whole numbers: {better}", markup=False)
-    if out is not None:
-        screen.print(f"Saved {out}", markup=False)
+        enough = answer(wanted, needed, noisy=model.adds_noise)
+    warn_of_useless(chosen, known)
+    _warn_of_steep_map(chosen)
+    return chosen, enough
 
 
+@command()
 def explain(
     path: Annotated[Path, typer.Argument(help="A plan, .toml or .json, or an invitation.fgx.")],
-    quiet: Quiet = False,
 ) -> None:
     """Say in plain words what leaves each site under a plan, and what each party learns at worst.
 
@@ -446,21 +410,18 @@ def explain(
     """
     from fedgauge.plan.explain import explain as in_words
 
-    with readable_errors():
-        if path.suffix == ".fgx":
-            from fedgauge.engines.review import explain_invitation
+    if path.suffix == ".fgx":
+        from fedgauge.engines.review import explain_invitation
 
-            text = explain_invitation(path)
-        elif path.is_dir():
-            raise fg.PlanError(
-                f"{path} is a folder. Name a plan, or the invitation.fgx of an exchange in it."
-            )
-        else:
-            from fedgauge.local.rounds import read_plan
+        screen.print(explain_invitation(path))
+    elif path.is_dir():
+        raise fg.PlanError(
+            f"{path} is a folder. Name a plan, or the invitation.fgx of an exchange in it."
+        )
+    else:
+        from fedgauge.local.rounds import read_plan
 
-            text = in_words(read_plan(path))
-    if not quiet:
-        screen.print(text, markup=False)
+        screen.print(in_words(read_plan(path)))
 
 
 def _bins(chosen: fg.EvaluationPlan) -> list[tuple[str, str]]:
@@ -498,7 +459,8 @@ def _instead(chosen: fg.EvaluationPlan) -> str | None:
 def _plan_table(chosen: fg.EvaluationPlan, examples: int, rate: float) -> Table:
     table = Table(show_header=False, box=None, pad_edge=False)
     predicted, task = chosen.predicted, measured_by(chosen.task)
-    kind = "of each class" if isinstance(task, fg.MulticlassTask) else "positive"
+    classes = task.label_noun == "class" and task.labels_told[0] is not None
+    kind = "of each class" if classes else "positive"
     table.add_row("Planned for", f"about {examples:,} examples, {rate:.3g} of them {kind}")
     for title, words in _bins(chosen):
         table.add_row(title, words)

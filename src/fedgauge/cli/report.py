@@ -9,29 +9,24 @@ from typing import Annotated
 import typer
 
 import fedgauge as fg
-from fedgauge.cli.options import AtLevel, Quiet
-from fedgauge.cli.show import Keys, known_keys
-from fedgauge.cli.terminal import fail, readable_errors, refuse_to_replace, screen, with_progress
+from fedgauge.cli.command import command
+from fedgauge.cli.options import AtLevel
+from fedgauge.cli.show import KeyOptions
+from fedgauge.cli.terminal import fail, refuse_to_replace, screen, with_progress
 from fedgauge.vertical.auc import is_auc
 
 
+@command()
 def report(
     paths: Annotated[list[Path], typer.Argument(help="Results saved as JSON.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")],
     level: AtLevel = None,
-    key: Keys = None,
-    site_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--site",
-            help="Your site file: keys of its coordinators, and what is left of its budget.",
-        ),
-    ] = None,
     client_average: Annotated[
         float | None,
         typer.Option(help="The average of the clients' own ROC AUCs, where known."),
     ] = None,
-    quiet: Quiet = False,
+    *,
+    keys: KeyOptions,
 ) -> None:
     """Write a report of saved results: one HTML file that a browser opens without a network.
 
@@ -43,22 +38,18 @@ def report(
     """
     from fedgauge.report import save_report
 
-    with readable_errors():
-        _refuse(out)
-        results = {name: _read(path, level) for name, path in _named(paths).items()}
-        site = None if site_file is None else fg.Site.from_toml(site_file)
-        known = known_keys(key, site)
-        signatures = {name: result.signature.by(known) for name, result in results.items()}
-        left = None if site is None else _budget(site)
-        with_progress(
-            quiet,
-            lambda: save_report(
-                results, out, signatures=signatures, budget=left, client_average=client_average
-            ),
-            "Measuring and drawing",
-        )
-    if not quiet:
-        screen.print(f"Open {out} in a browser.", markup=False)
+    _refuse(out)
+    results = {name: _read(path, level) for name, path in _named(paths).items()}
+    known, site = keys.read()
+    signatures = {name: result.signature.by(known) for name, result in results.items()}
+    left = None if site is None else _budget(site)
+    with_progress(
+        lambda: save_report(
+            results, out, signatures=signatures, budget=left, client_average=client_average
+        ),
+        "Measuring and drawing",
+    )
+    screen.print(f"Open {out} in a browser.")
     broken = [name for name, signature in signatures.items() if signature.state == "broken"]
     if broken:
         fail(f"not what was signed: {', '.join(broken)}. The report says so. Get it again.", 1)

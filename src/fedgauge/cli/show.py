@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -14,24 +15,14 @@ from rich.table import Table
 from rich.text import Text
 
 import fedgauge as fg
-from fedgauge.cli.options import (
-    STDOUT,
-    At,
-    AtFpr,
-    AtLevel,
-    AtPrecision,
-    AtRecall,
-    NoShrink,
-    Plots,
-    Quiet,
-)
+from fedgauge.cli.command import command
+from fedgauge.cli.options import STDOUT, At, AtLevel, NoShrink, Plots
 from fedgauge.cli.show_slices import slice_tables
-from fedgauge.cli.slice_options import Margin, OneClass, OneGroup, OneModel, chosen
+from fedgauge.cli.slice_options import Margin, PartOptions
 from fedgauge.cli.terminal import (
     fail,
     plain_table,
     print_result,
-    readable_errors,
     refuse_to_replace,
     screen,
     span,
@@ -136,49 +127,56 @@ _HIDDEN = "undefined: what it divides by does not stand out of the noise."
 _BETWEEN = "A threshold that divides a bin: intervals include all that this bin allows."
 
 
-# Thresholds by value, by the false positive rate, the recall and the precision that they have.
-Rates = tuple[list[float] | None, list[float] | None, list[float] | None, list[float] | None]
+@dataclass(frozen=True, kw_only=True)
+class ThresholdOptions:
+    """Thresholds by value or by what they should do, and how sure intervals are."""
 
+    panel: ClassVar[str] = "Thresholds and intervals"
 
-class WantedThresholds:
-    """Thresholds that were asked for, by value or by what they should do."""
+    at: At = None
+    at_fpr: Annotated[
+        list[float] | None,
+        typer.Option(help="At the threshold with at most this false positive rate."),
+    ] = None
+    at_recall: Annotated[
+        list[float] | None, typer.Option(help="At one with at least this recall.")
+    ] = None
+    at_precision: Annotated[
+        list[float] | None, typer.Option(help="At one with at least this precision.")
+    ] = None
+    level: AtLevel = None
 
-    def __init__(
-        self,
-        at: Sequence[float] | None,
-        fpr: Sequence[float] | None,
-        recall: Sequence[float] | None,
-        precision: Sequence[float] | None,
-    ) -> None:
-        self._at = at or ()
-        self._for = {"fpr": fpr or (), "recall": recall or (), "precision": precision or ()}
+    def at_level(self, result: fg.Evaluation) -> fg.Evaluation:
+        """The result with intervals of the level that was asked for."""
+        return result if self.level is None else result.at_level(self.level)
 
     def points(self, result: fg.Evaluation) -> list[tuple[str, fg.AtThreshold]]:
         """What was asked for, in words, and the metrics there; none where there are several scores.
 
         Of these each has its own at a threshold, but none in common for a rate.
         """
+        rates = {"fpr": self.at_fpr, "recall": self.at_recall, "precision": self.at_precision}
         if result.is_several:
-            if any(self._for.values()):
+            if any(rates.values()):
                 raise fg.InputError(
                     "--at-fpr, --at-recall and --at-precision choose a threshold for one score, "
                     "and here are several. Choose one, as with `fedgauge show FILE --class NAME` "
                     "or --model NAME, or name thresholds with --at."
                 )
             return []
-        points = [("", result.at_threshold(within(threshold, result))) for threshold in self._at]
-        for name, rates in self._for.items():
+        points = [("", result.at_threshold(within(at, result))) for at in self.at or ()]
+        for name, wanted in rates.items():
             sign = "<=" if name == "fpr" else ">="
-            for rate in rates:
-                wanted: dict[str, Any] = {name: rate}
-                points.append((f"{name} {sign} {rate:g}", result.threshold_for(**wanted)))
+            for rate in wanted or ():
+                asked: dict[str, Any] = {name: rate}
+                points.append((f"{name} {sign} {rate:g}", result.threshold_for(**asked)))
         return points
 
-    def thresholds(self, result: fg.Evaluation) -> list[float]:
+    def for_slices(self, result: fg.Evaluation) -> list[float]:
         """The thresholds that slices are shown at: the same for all of them."""
         points = self.points(result)
         if result.is_several:
-            return [within(threshold, result) for threshold in self._at]
+            return [within(threshold, result) for threshold in self.at or ()]
         return [at.threshold for _, at in points]
 
 
@@ -248,38 +246,86 @@ Keys = Annotated[
     list[str] | None,
     typer.Option("--key", help="Public key of a coordinator you know; may be repeated."),
 ]
-KnownTo = Annotated[
-    Path | None,
-    typer.Option("--site", help="Your site file: the keys of its coordinators, and its own."),
-]
 
 
-def show_result(
-    path: Annotated[Path, typer.Argument(help="A result saved as JSON.")],
-    at: At = None,
-    at_fpr: AtFpr = None,
-    at_recall: AtRecall = None,
-    at_precision: AtPrecision = None,
-    level: AtLevel = None,
-    no_shrink: NoShrink = False,
+@dataclass(frozen=True, kw_only=True)
+class KeyOptions:
+    """Whose signatures are known."""
+
+    panel: ClassVar[str] = "Signature"
+
+    key: Annotated[
+        list[str] | None,
+        typer.Option(help="Public key of a coordinator you know; may be repeated."),
+    ] = None
+    site_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--site",
+            help="Your site file: the keys of its coordinators, and its own; in a report also what "
+            "is left of its budget.",
+        ),
+    ] = None
+
+    def read(self) -> tuple[dict[bytes, str], fg.Site | None]:
+        """Keys that were named and those that a site file names, and that site."""
+        from fedgauge.keys import key_from_text
+
+        site = None if self.site_file is None else fg.Site.from_toml(self.site_file)
+        known = {key_from_text(text): "" for text in self.key or ()}
+        if site is not None:
+            known |= {site.key.public: site.name, **site.coordinators}
+        return known, site
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadingOptions:
+    """What else is shown of a result, and how its counts are read."""
+
+    panel: ClassVar[str] = "Reading"
+
+    no_shrink: NoShrink = False
     calibrator: Annotated[
         Path | None,
         typer.Option(help="Judge this map: numbers are those of scores that went through it."),
-    ] = None,
-    plots: Plots = None,
-    key: Keys = None,
-    site_file: KnownTo = None,
-    group: OneGroup = None,
-    model: OneModel = None,
-    label: OneClass = None,
-    margin: Margin = None,
+    ] = None
+    plots: Plots = None
+    margin: Margin = None
     calibration: Annotated[
         bool,
         typer.Option(
             "--calibration", help="What came true of the scores, and what acting on them is worth."
         ),
-    ] = False,
-    quiet: Quiet = False,
+    ] = False
+
+    def applied(self, result: fg.Evaluation, path: Path) -> fg.Evaluation:
+        """The result as it is to be read; `path` names it in errors."""
+        if self.no_shrink:
+            if not result.is_shrunk:
+                raise fg.InputError(
+                    f"--no-shrink would do nothing: values in {path} are not of likely counts. "
+                    "Leave it out."
+                )
+            result = result.with_estimator(msgspec.structs.replace(result.estimator, shrink=False))
+        if self.calibrator is not None:
+            result = result.with_calibrator(fg.Calibrator.from_json(self.calibrator))
+            if result.plan.calibrator is not None:
+                warn(
+                    f"{path} is of scores that went through a map ({result.plan.calibrator.method})"
+                    f" before they were counted, and {self.calibrator} now maps those once more. "
+                    "To judge the first map, leave out --calibrator."
+                )
+        return result
+
+
+@command(usual="path at level group calibration plots site_file quiet")
+def show_result(
+    path: Annotated[Path, typer.Argument(help="A result saved as JSON.")],
+    *,
+    thresholds: ThresholdOptions,
+    reading: ReadingOptions,
+    keys: KeyOptions,
+    part: PartOptions,
 ) -> None:
     """Print a saved result: the verdict, who signed it, all metrics, and those at thresholds.
 
@@ -297,89 +343,55 @@ def show_result(
 
       fedgauge show r.json --group women --at 0.5
     """
-    with readable_errors():
-        refuse_to_replace(plots=plots)
-        if is_auc(path):
-            asked = (at, at_fpr, at_recall, at_precision, level, calibrator, plots, calibration)
-            if any((*asked, group, model, label, margin, no_shrink)):
-                raise fg.InputError(
-                    f"{path} holds the AUC alone: there are no curves, thresholds, slices or other "
-                    "levels to show. Leave out what asks for them."
-                )
-            _show_auc(fg.LabelAuc.from_json(path), quiet=quiet)
-            return
-        result = fg.Evaluation.from_json(path)
-        site = None if site_file is None else fg.Site.from_toml(site_file)
-        signature = result.signature.by(known_keys(key, site))
-        result = chosen(result, group=group, model=model, label=label)
-        if level is not None:
-            result = result.at_level(level)
-        if no_shrink:
-            result = _unshrunk(result, path)
-        if calibrator is not None:
-            result = result.with_calibrator(fg.Calibrator.from_json(calibrator))
-            if result.plan.calibrator is not None:
-                warn(
-                    f"{path} is of scores that went through a map ({result.plan.calibrator.method})"
-                    f" before they were counted, and {calibrator} now maps those once more. To "
-                    "judge the first map, leave out --calibrator."
-                )
-        wanted = WantedThresholds(at, at_fpr, at_recall, at_precision)
-        told, tables = with_progress(
-            quiet, lambda: _measured(result, wanted, calibration, margin), "Measuring"
-        )
-        if plots is not None:
-            from fedgauge.plots import save_plots
-
-            with_progress(
-                quiet,
-                lambda: save_plots(result, plots, name=path.stem, signature=signature),
-                "Drawing",
+    refuse_to_replace(plots=reading.plots)
+    if is_auc(path):
+        if (thresholds, reading, part) != (ThresholdOptions(), ReadingOptions(), PartOptions()):
+            raise fg.InputError(
+                f"{path} holds the AUC alone: there are no curves, thresholds, slices or other "
+                "levels to show. Leave out what asks for them."
             )
-    print_result(result, told, quiet=quiet)
-    if not quiet:
-        screen.print(f"signature          {signature.in_words}", markup=False)
-        if result.estimator != fg.Aligned():  # which no signature covers
-            screen.print(f"read by            {result.estimator!r}", markup=False)
-        for table in tables:
-            screen.print()
-            screen.print(table, markup=False)
+        auc = fg.LabelAuc.from_json(path)  # which nobody signs
+        print_result(auc, f"{auc}\nsignature:  {auc.signature.in_words}")
+        return
+    whole = fg.Evaluation.from_json(path)
+    signature = whole.signature.by(keys.read()[0])
+    result = reading.applied(thresholds.at_level(part.of(whole)), path)
+    told, tables = with_progress(lambda: _measured(result, thresholds, reading), "Measuring")
+    if reading.plots is not None:
+        from fedgauge.plots import save_plots
+
+        folder = reading.plots
+        with_progress(
+            lambda: save_plots(result, folder, name=path.stem, signature=signature), "Drawing"
+        )
+    print_result(result, told)
+    screen.print(f"signature          {signature.in_words}")
+    if result.estimator != fg.Aligned():  # which no signature covers
+        screen.print(f"read by            {result.estimator!r}")
+    for table in tables:
+        screen.print()
+        screen.print(table)
     if signature.state == "broken":
         fail(f"{path} is not what was signed: {signature.reason}. Get it again.", 1)
 
 
-def _unshrunk(result: fg.Evaluation, path: Path) -> fg.Evaluation:
-    """The result with values of counts as noise left them."""
-    if not result.is_shrunk:
-        raise fg.InputError(
-            f"--no-shrink would do nothing: values in {path} are not of likely counts. Leave it "
-            "out."
-        )
-    return result.with_estimator(msgspec.structs.replace(result.estimator, shrink=False))
-
-
-def _show_auc(result: fg.LabelAuc, *, quiet: bool) -> None:
-    """Print the AUC alone, which nobody signs."""
-    print_result(result, f"{result}\nsignature:  {result.signature.in_words}", quiet=quiet)
-
-
 def _measured(
-    result: fg.Evaluation, wanted: WantedThresholds, calibration: bool, margin: float | None
+    result: fg.Evaluation, thresholds: ThresholdOptions, reading: ReadingOptions
 ) -> tuple[str, list[Table | str]]:
     """A result in words, and its metrics over all thresholds and at those that are wanted."""
     tables: list[Table | str] = []
     if not result.is_several:  # of which each has metrics of its own
-        tables = [metrics_table(result), *threshold_tables(wanted.points(result), result)]
-    tables += calibration_tables(result) if calibration else ()
-    tables += slice_tables(result, wanted.thresholds(result), margin)
+        tables = [metrics_table(result), *threshold_tables(thresholds.points(result), result)]
+    tables += calibration_tables(result) if reading.calibration else ()
+    tables += slice_tables(result, thresholds.for_slices(result), reading.margin)
     return verdict(result, slices=False), tables
 
 
+@command()
 def verify(
     path: Annotated[Path, typer.Argument(help="A result saved as JSON.")],
-    key: Keys = None,
-    site_file: KnownTo = None,
-    quiet: Quiet = False,
+    *,
+    keys: KeyOptions,
 ) -> None:
     """Check that a result is what a coordinator you know signed and its sites confirmed.
 
@@ -391,45 +403,34 @@ def verify(
 
       fedgauge verify result.json --key ed25519:h0uVvOFdqJGDl1LNIzz1lbqkZ1V3Dbzc5BsCPXxlKVs
     """
-    with readable_errors():
-        site = None if site_file is None else fg.Site.from_toml(site_file)
-        known = known_keys(key, site)
-        if is_auc(path):
-            fail(f"{path} {_unverified(fg.LabelAuc.from_json(path).signature)}", 1)
-        result = fg.Evaluation.from_json(path)
-        signature = result.signature.by(known)
+    known, site = keys.read()
+    if is_auc(path):
+        fail(f"{path} {_unverified(fg.LabelAuc.from_json(path).signature)}", 1)
+    result = fg.Evaluation.from_json(path)
+    signature = result.signature.by(known)
     if signature.state != "verified":
         fail(f"{path} {_unverified(signature)}", 1)
     through = mapping(result)
-    if quiet:
+    if screen.quiet:
         if through is not None:
             warn(f"the numbers in {path} are of scores mapped by {through}.")
         if result.caution is not None:
             warn(result.caution)
         return
-    screen.print(signature.in_words, markup=False)
+    screen.print(signature.in_words)
     if site is not None:
-        screen.print(f"sites    {_named(signature.members, site)}", markup=False)
-    screen.print(f"key      {signature.key}", markup=False)
-    screen.print(f"plan     {result.plan.digest}", markup=False)
-    told = f"numbers  read by {result.estimator!r} at level {result.level:g}"
-    if through is not None:
-        told += f", of scores mapped by {through}"
-    screen.print(f"{told}; the signature is under the counts", markup=False)
+        screen.print(f"sites    {_named(signature.members, site)}")
+    screen.print(f"key      {signature.key}")
+    screen.print(f"plan     {result.plan.digest}")
+    mapped = "" if through is None else f", of scores mapped by {through}"
+    screen.print(
+        f"numbers  read by {result.estimator!r} at level {result.level:g}{mapped}; the signature "
+        "is under the counts"
+    )
     if signature.model is not None:
-        screen.print(f"model    {signature.model}", markup=False)
+        screen.print(f"model    {signature.model}")
     if result.caution is not None:
-        screen.print(f"caution  {result.caution}", markup=False)
-
-
-def known_keys(keys: Sequence[str] | None, site: fg.Site | None) -> dict[bytes, str]:
-    """Keys that were named, and those that a site file names."""
-    from fedgauge.keys import key_from_text
-
-    known = {key_from_text(text): "" for text in keys or ()}
-    if site is not None:
-        known |= {site.key.public: site.name, **site.coordinators}
-    return known
+        screen.print(f"caution  {result.caution}")
 
 
 def _named(members: Sequence[str], site: fg.Site) -> str:
@@ -472,35 +473,33 @@ def _unverified(signature: fg.Signature) -> str:
 
 def read_out(
     result: fg.Evaluation,
+    thresholds: ThresholdOptions,
+    *,
+    name: str,
     json: Path | None,
     plots: Path | None,
-    name: str,
-    rates: Rates,
-    margin: float | None = None,
     html: Path | None = None,
+    margin: float | None = None,
 ) -> tuple[str, list[Table | str]]:
     """A new result in words and tables; saves what is to be saved."""
     try:
         require_curves(result)
-    except fg.NoSignal:
-        _save(result, json, html)  # the budget is spent: keep what was released
-        raise
-    _save(result, json, html)
+        hidden = None
+    except fg.NoSignal as error:
+        hidden = error
+    if json is not None:  # also without curves: the budget is spent
+        save_json(result, json)
+    if html is not None:
+        result.to_html(html)
+    if hidden is not None:
+        raise hidden
     if plots is not None:
         from fedgauge.plots import save_plots
 
         save_plots(result, plots, name=name)
-    wanted = WantedThresholds(*rates)
-    points = threshold_tables(wanted.points(result), result)
-    tables = [*points, *slice_tables(result, wanted.thresholds(result), margin)]
+    points = threshold_tables(thresholds.points(result), result)
+    tables = [*points, *slice_tables(result, thresholds.for_slices(result), margin)]
     return verdict(result, slices=False), tables
-
-
-def _save(result: fg.Evaluation, json: Path | None, html: Path | None) -> None:
-    if json is not None:
-        save_json(result, json)
-    if html is not None:
-        result.to_html(html)
 
 
 def require_curves(result: fg.Evaluation) -> None:
@@ -554,7 +553,7 @@ def _grouped(result: fg.Evaluation) -> list[str]:
     try:
         return [
             f"Errors of calibration are of {result.calibration_curve().rule}.",
-            "Their values are less what chance adds. What other packages print is in the last "
+            "Values are corrected for sampling bias. What other packages print is in the last "
             "column.",
         ]
     except fg.UndefinedMetric:

@@ -15,7 +15,7 @@ from rich.table import Table
 import fedgauge as fg
 from fedgauge.cli.terminal import plain_table, screen, with_interval
 from fedgauge.metrics.estimate import metrics_of, show_count
-from fedgauge.plan.task import REST, MulticlassTask, Sliced
+from fedgauge.plan.task import REST
 
 MOST_ROWS = 20  # of a table; of more a reader remembers none
 _WIDE = 80  # characters below which intervals stand below their values
@@ -53,8 +53,15 @@ class Notes:
         self._missing: dict[str, list[str]] = {}
         self._said: set[str] = set() if before is None else {*before._missing}
 
-    def number(self, name: object, read: Callable[[], fg.Estimate]) -> str:
-        """A number with its interval, or that it is withheld or undefined."""
+    def number(
+        self, name: object, read: Callable[[], fg.Estimate], *, of: float | None = None
+    ) -> str:
+        """A number with its interval, or that it is withheld or undefined.
+
+        One that is of no examples is not there, which needs no explanation.
+        """
+        if of == 0:
+            return "no examples"
         try:
             estimate = read()
         except fg.UndefinedMetric as error:
@@ -75,13 +82,6 @@ class Notes:
             more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
             told.append(f"{', '.join(named[:_NAMED])}{more}: {reason}")
         return [*told, *(f"* rough: {why}" for why in sorted(self._rough))]
-
-
-def number_of(
-    notes: Notes, name: object, part: fg.Evaluation, read: Callable[[], fg.Estimate]
-) -> str:
-    """A number of a slice; one without examples has none, which needs no explanation."""
-    return notes.number(name, read) if part.examples else "no examples"
 
 
 def slice_table(title: str, columns: Sequence[str]) -> Table:
@@ -137,39 +137,30 @@ _TOP = (2, 3, 5)  # highest scores among which the class may be
 
 def has_classes(result: fg.Evaluation) -> bool:
     """Whether it is of several classes or labels."""
-    task = result.plan.task
-    several = isinstance(task, Sliced) and task.labels_told[0] is not None
-    return several and result.slice.label is None
-
-
-def kind_of_labels(result: fg.Evaluation) -> str:
-    """What classes are called: several labels a row are none."""
-    return "class" if isinstance(result.plan.task, MulticlassTask) else "label"
+    return result.plan.task.labels_told[0] is not None and result.slice.label is None
 
 
 def class_tables(result: fg.Evaluation, thresholds: Sequence[float]) -> Iterator[Table | str]:
     """A row for each class and each average; at thresholds; by the highest score of rows."""
     task = result.plan.task
-    assert isinstance(task, Sliced)  # noqa: S101  (no other has classes)
     if result.slice.group in result.released.joined:
         return
     labels = [str(label) for label in task.labels_told]
     parts = [(name, result.select(label=name)) for name in first(labels)]
     notes = Notes()
-    table = _class_areas(kind_of_labels(result), parts, notes)
+    table = _class_areas(task.label_noun, parts, notes)
     lines = (*left_out(len(labels) - len(parts), "--class"), *_turned_round(parts))
     yield close(table, notes, *lines)
     yield _averages(result)
     for at in thresholds:
         yield _at_threshold(result, parts, at, notes)
-    if isinstance(task, MulticlassTask) and task.also and result.plan.tables:
-        yield from _by_highest(result, task)
+    if task.also and result.plan.tables:
+        yield from _by_highest(result)
 
 
-def _number(notes: Notes, name: str, part: fg.Evaluation, read: Callable[[], fg.Estimate]) -> str:
-    """A number of a class; one that no row is of has none, which needs no explanation."""
-    of_none = not (part.plan.is_noisy or part.positives)
-    return "no examples" if of_none else notes.number(name, read)
+def _of_class(part: fg.Evaluation) -> float | None:
+    """How many rows are of a class; None where noise hides that."""
+    return None if part.plan.is_noisy else part.positives
 
 
 def _turned_round(parts: Sequence[tuple[str, fg.Evaluation]]) -> Iterator[str]:
@@ -194,7 +185,7 @@ def _class_areas(kind: str, parts: Sequence[tuple[str, fg.Evaluation]], notes: N
     table = slice_table(kind, [counted, "share", *titles])
     for name, part in parts:
         share = f"{part.positives / part.examples:.1%}" if part.examples else ""
-        cells = (_number(notes, name, part, reads(part, metric)) for metric in metrics)
+        cells = (notes.number(name, reads(part, metric), of=_of_class(part)) for metric in metrics)
         table.add_row(fitting(name), show_count(part.positives), share, *cells)
     return table
 
@@ -203,7 +194,7 @@ def _averages(result: fg.Evaluation) -> Table:
     table, notes = slice_table("average", ["ROC AUC", "average precision"]), Notes()
     rows = dict(_AVERAGES)
     task = result.plan.task
-    if isinstance(task, MulticlassTask) and len(task.labels) <= _MOST_PAIRED:
+    if task.label_noun == "class" and len(task.labels_told) <= _MOST_PAIRED:
         rows |= _ONE_BY_ONE
     for title, how in rows.items():
         read = (partial(result.macro, name, **how) for name in ("roc_auc", "average_precision"))
@@ -215,10 +206,12 @@ def _at_threshold(
     result: fg.Evaluation, parts: Sequence[tuple[str, fg.Evaluation]], at: float, before: Notes
 ) -> Table:
     metrics = ("recall", "precision")
-    table = slice_table(f"{kind_of_labels(result)}, at {at:.6g}", metrics)
+    table = slice_table(f"{result.plan.task.label_noun}, at {at:.6g}", metrics)
     notes = Notes(before)
     for name, part in parts:
-        cells = (_number(notes, name, part, reads(part, metric, at=at)) for metric in metrics)
+        cells = (
+            notes.number(name, reads(part, metric, at=at), of=_of_class(part)) for metric in metrics
+        )
         table.add_row(fitting(name), *cells)
     table.add_row()
     for title, how in _AVERAGES.items():
@@ -227,8 +220,9 @@ def _at_threshold(
     return close(table, notes)
 
 
-def _by_highest(result: fg.Evaluation, task: MulticlassTask) -> Iterator[Table | str]:
+def _by_highest(result: fg.Evaluation) -> Iterator[Table | str]:
     """What the highest score of each row says: the matrix, and numbers of it."""
+    task = result.plan.task
     rows: dict[str, Callable[[], fg.Estimate]] = {}
     if "confusion" in task.also:
         matrix = result.confusion_matrix()
@@ -238,20 +232,21 @@ def _by_highest(result: fg.Evaluation, task: MulticlassTask) -> Iterator[Table |
         rows |= {
             f"top-{k} accuracy": partial(result.top_k_accuracy, k)
             for k in _TOP
-            if k < len(task.labels)
+            if k < len(task.labels_told)
         }
     if "top" in task.also:
         for name in ("expected_calibration_error", "brier_score"):
             title = getattr(fg.Evaluation, name).title
-            rows[f"top label: {title}"] = _of_top_label(result, name)
+            rows[f"top label: {title}"] = partial(_of_top_label, result, name)
     table, notes = slice_table("by the highest score", ["value"]), Notes()
     for title, read in rows.items():
         table.add_row(title, notes.number(title, read))
     yield close(table, notes)
 
 
-def _of_top_label(result: fg.Evaluation, name: str) -> Callable[[], fg.Estimate]:
-    return lambda: getattr(result.top_label(), name)
+def _of_top_label(result: fg.Evaluation, name: str) -> fg.Estimate:
+    estimate: fg.Estimate = getattr(result.top_label(), name)
+    return estimate
 
 
 def confusion_table(matrix: fg.ClassConfusion) -> Table | str:
@@ -300,8 +295,6 @@ def slice_tables(
 ) -> Iterator[Table | str]:
     """All that a result holds beside the whole: its models, its classes, its groups."""
     task = result.plan.task
-    if not isinstance(task, Sliced):
-        return
     if result.is_several and result.mapped_by is not None:  # of which there are no averages
         yield "Scores that go through a map are shown by themselves: --class NAME or --model NAME."
         return
@@ -321,8 +314,7 @@ def slice_tables(
 
 
 def _has_groups(result: fg.Evaluation) -> bool:
-    task = result.plan.task
-    return isinstance(task, Sliced) and bool(task.groups) and result.slice.group is None
+    return bool(result.plan.task.groups) and result.slice.group is None
 
 
 def group_tables(result: fg.Evaluation, thresholds: Sequence[float]) -> Iterator[Table]:
@@ -339,7 +331,6 @@ def group_tables(result: fg.Evaluation, thresholds: Sequence[float]) -> Iterator
 def _groups(result: fg.Evaluation) -> tuple[list[tuple[str, fg.Evaluation]], int]:
     """All rows and the first groups that have some, and how many more there are."""
     task = result.plan.task
-    assert isinstance(task, Sliced)  # noqa: S101  (no other has groups)
     told = [name for name in task.groups_told if name not in result.released.joined]
     parts = [(name, result.select(group=name)) for name in first(told)]
     kept = [each for each in parts if task.groups_told[each[0]].listed or each[1].examples]
@@ -351,7 +342,7 @@ def _areas(parts: Sequence[tuple[str, fg.Evaluation]], notes: Notes) -> Table:
     if has_classes(parts[0][1]):
         table = slice_table("group", ["examples", "macro ROC AUC"])
         for name, part in parts:
-            auc = number_of(notes, name, part, partial(part.macro, "roc_auc"))
+            auc = notes.number(name, partial(part.macro, "roc_auc"), of=part.examples)
             table.add_row(fitting(name), show_count(part.examples), auc)
         return table
     metrics = ["roc_auc", *(["average_precision"] if is_wide() else [])]
@@ -361,7 +352,7 @@ def _areas(parts: Sequence[tuple[str, fg.Evaluation]], notes: Notes) -> Table:
         # Of a group that noise hides the share would be noise.
         told = part.examples and part.withheld is None
         share = f"{part.positives / part.examples:.1%}" if told else ""
-        cells = (number_of(notes, name, part, reads(part, metric)) for metric in metrics)
+        cells = (notes.number(name, reads(part, metric), of=part.examples) for metric in metrics)
         table.add_row(fitting(name), show_count(part.examples), share, *cells)
     return table
 
@@ -374,7 +365,9 @@ def at_threshold(
     titles = [getattr(fg.AtThreshold, name).title for name in metrics]
     table, notes = slice_table(f"{kind}, at {at:.6g}", titles), Notes(before)
     for name, part in parts:
-        cells = (number_of(notes, name, part, reads(part, metric, at=at)) for metric in metrics)
+        cells = (
+            notes.number(name, reads(part, metric, at=at), of=part.examples) for metric in metrics
+        )
         table.add_row(fitting(name), *cells)
     return close(table, notes)
 
@@ -407,16 +400,14 @@ def gap_table(result: fg.Evaluation, thresholds: Sequence[float]) -> Table:
 
 def _against(result: fg.Evaluation) -> str | None:
     """What groups are compared with: each other, or the rest where that would take long."""
-    task = result.plan.task
-    assert isinstance(task, Sliced)  # noqa: S101  (no other has groups)
-    sizes = Counter(each.grouping for each in task.groups_told.values() if each.listed)
+    told = result.plan.task.groups_told.values()
+    sizes = Counter(each.grouping for each in told if each.listed)
     return REST if any(size > _MOST_COMPARED for size in sizes.values()) else None
 
 
 def _labels(result: fg.Evaluation) -> list[str | None]:
     """Its classes or labels; none where it is of one."""
-    task = result.plan.task
-    return list(task.labels_told) if has_classes(result) and isinstance(task, Sliced) else []
+    return list(result.plan.task.labels_told) if has_classes(result) else []
 
 
 def _largest(gaps: fg.Gaps, notes: Notes) -> tuple[str, str, str]:
@@ -442,7 +433,9 @@ def model_tables(
     for name, part in parts:
         names = ("roc_auc", "average_precision")
         readings = [partial(part.macro, names[0])] if several else [reads(part, n) for n in names]
-        table.add_row(fitting(name), *(number_of(notes, name, part, each) for each in readings))
+        table.add_row(
+            fitting(name), *(notes.number(name, each, of=part.examples) for each in readings)
+        )
     yield close(table, notes, *left_out(len(models) - len(parts), "--model"))
     if not several:
         for at in thresholds:
@@ -466,7 +459,7 @@ def _verdicts(
         part = result if label is None else result.select(label=label)
         comparison = part.compare(*pair, margin=margin)
         told = _verdict(comparison)
-        yield told if label is None else f"{kind_of_labels(result)} {fitting(label)}: {told}"
+        yield told if label is None else f"{result.plan.task.label_noun} {fitting(label)}: {told}"
         bases.append(comparison.basis)
     if len(every) > len(bases):
         yield f"{len(every) - len(bases):,} more: result.compare of what --json FILE holds."

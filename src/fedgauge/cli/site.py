@@ -7,8 +7,9 @@ import typer
 from rich.table import Table
 
 from fedgauge import storage
-from fedgauge.cli.options import Model, Quiet, SiteOption
-from fedgauge.cli.terminal import epsilon_of, print_whole, readable_errors, screen
+from fedgauge.cli.command import command
+from fedgauge.cli.options import HERE, Model, SiteOption
+from fedgauge.cli.terminal import epsilon_of, print_whole, screen
 from fedgauge.doctor import examine
 from fedgauge.errors import FedgaugeError, SiteError
 from fedgauge.keys import key_from_text, key_to_text
@@ -25,9 +26,12 @@ from fedgauge.site import (
 from fedgauge.site.log import Left, to_csv, what_left
 from fedgauge.site.setup import Role
 
-site_app = typer.Typer(help="Make and show a site: its key, its limits, whom it trusts.")
+site_app = typer.Typer(
+    help="Make and show a site: its key, its limits, whom it trusts.", no_args_is_help=True
+)
 
 
+@command()
 def doctor(
     site_file: Annotated[
         Path | None, typer.Option("--site", help="The site file to look at.")
@@ -35,7 +39,6 @@ def doctor(
     run: Annotated[
         Path | None, typer.Option(help="The folder that the files of an exchange pass through.")
     ] = None,
-    quiet: Quiet = False,
 ) -> None:
     """Look whether everything is in place: installation, site, ledger, folder.
 
@@ -48,16 +51,16 @@ def doctor(
       fedgauge doctor --site hospital-a/site.toml --run /shared/run-1
     """
     findings = examine(site_file, run)
-    if not quiet:
-        table = Table(show_header=False, box=None, pad_edge=False)
-        for finding in findings:
-            table.add_row(finding.state, finding.about, finding.told)
-        screen.print(table)
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for finding in findings:
+        table.add_row(finding.state, finding.about, finding.told)
+    screen.print(table)
     if any(finding.state == "mend" for finding in findings):
         raise typer.Exit(1)
 
 
 @site_app.command("init")
+@command()
 def init(
     name: Annotated[str, typer.Option(help="Name of this site, as others will see it.")],
     dataset: Annotated[str, typer.Option(help="Name of the data its privacy budget is about.")],
@@ -89,7 +92,6 @@ def init(
     witness: Annotated[
         Path | None, typer.Option(help="A file elsewhere by which old copies are noticed.")
     ] = None,
-    quiet: Quiet = False,
 ) -> None:
     """Make a site: a private key that never leaves, a file of what it allows, a ledger.
 
@@ -99,32 +101,29 @@ def init(
 
       fedgauge site init --name hospital-a --dataset stroke-2026 --positive yes --allow-exact
     """
-    with readable_errors():
-        policy = Policy(
-            models=_allowed(models, allow_exact=allow_exact),
-            labels=tuple(positive or Policy().labels),
-            min_cohort=min_cohort,
-            max_epsilon=max_epsilon,
-            max_bins=max_bins,
-            score_sums=score_sums,
-            max_groups=max_groups,
-            budget_epsilon=budget,
-        )
-        site = create_site(folder, name=name, dataset=dataset, policy=policy)
-        if witness is not None:
-            site = add_witness(site.path, witness)
-    if quiet:
-        return
-    screen.print(f"Made {site.path} and {site.key_path}", markup=False)
+    policy = Policy(
+        models=_allowed(models, allow_exact=allow_exact),
+        labels=tuple(positive or Policy().labels),
+        min_cohort=min_cohort,
+        max_epsilon=max_epsilon,
+        max_bins=max_bins,
+        score_sums=score_sums,
+        max_groups=max_groups,
+        budget_epsilon=budget,
+    )
+    site = create_site(folder, name=name, dataset=dataset, policy=policy)
+    if witness is not None:
+        site = add_witness(site.path, witness)
+    screen.print(f"Made {site.path} and {site.key_path}")
     screen.print("Tell your partners this key, so that they can check who told them:")
-    screen.print(f"  fedgauge site trust {site.name} {key_to_text(site.key.public)}", markup=False)
+    screen.print(f"  fedgauge site trust {site.name} {key_to_text(site.key.public)}")
 
 
 @site_app.command("dataset")
+@command()
 def dataset(
     name: Annotated[str, typer.Argument(help="A new name for new data, or an earlier one.")],
-    site_file: SiteOption = Path("site.toml"),
-    quiet: Quiet = False,
+    site_file: SiteOption = HERE,
 ) -> None:
     """Give the site's data a new name, once they are new data; or go back to an earlier one.
 
@@ -135,19 +134,17 @@ def dataset(
 
       fedgauge site dataset stroke-2026-week-2 --site hospital-a/site.toml
     """
-    with readable_errors():
-        known = name in Site.from_toml(site_file).ledger.datasets()
-        site = name_dataset(site_file, name)
-    if not quiet:
-        stands = "its ledger goes on" if known else "nothing is spent on it: for new data only"
-        screen.print(f"The data of {site.name} are now {site.dataset}; {stands}", markup=False)
+    known = name in Site.from_toml(site_file).ledger.datasets()
+    site = name_dataset(site_file, name)
+    stands = "its ledger goes on" if known else "nothing is spent on it: for new data only"
+    screen.print(f"The data of {site.name} are now {site.dataset}; {stands}")
 
 
 @site_app.command("witness")
+@command()
 def name_witness(
     path: Annotated[Path, typer.Argument(help="A file on another disk, a share or a stick.")],
-    site_file: SiteOption = Path("site.toml"),
-    quiet: Quiet = False,
+    site_file: SiteOption = HERE,
 ) -> None:
     """Keep a second copy of the ledger's head elsewhere, and notice old copies of the site by it.
 
@@ -158,34 +155,31 @@ def name_witness(
 
       fedgauge site witness /mnt/share/hospital-a.head --site hospital-a/site.toml
     """
-    with readable_errors():
-        site = add_witness(site_file, path)
-    if not quiet:
-        screen.print(f"{site.witness_path} is the witness of {site.name}", markup=False)
-        screen.print("Destroy copies of the site's folder made before: they name no witness.")
+    site = add_witness(site_file, path)
+    screen.print(f"{site.witness_path} is the witness of {site.name}")
+    screen.print("Destroy copies of the site's folder made before: they name no witness.")
 
 
 @site_app.command("show")
-def show(site_file: SiteOption = Path("site.toml"), quiet: Quiet = False) -> None:
+@command()
+def show(site_file: SiteOption = HERE) -> None:
     """Show a site's public key, limits, peers, coordinators and approvers.
 
     Example:
 
       fedgauge site show --site hospital-a/site.toml
     """
-    with readable_errors():
-        site = Site.from_toml(site_file)
-    if not quiet:
-        print_whole(_site_table(site))
+    site = Site.from_toml(site_file)
+    print_whole(_site_table(site))
 
 
 @site_app.command("log")
+@command()
 def log(
     csv: Annotated[
         str | None, typer.Option(help="Write all values to this file, or with - to the screen.")
     ] = None,
-    site_file: SiteOption = Path("site.toml"),
-    quiet: Quiet = False,
+    site_file: SiteOption = HERE,
 ) -> None:
     """Show what left this site: when, for whom, how many bytes, their hash, what it cost.
 
@@ -197,19 +191,21 @@ def log(
 
       fedgauge site log --csv left.csv --site hospital-a/site.toml
     """
-    with readable_errors():
-        rows = what_left(Site.from_toml(site_file))
-        if csv not in (None, "-"):
-            _write_new(Path(csv), to_csv(rows))
+    rows = what_left(Site.from_toml(site_file))
+    if csv not in (None, "-"):
+        _write_new(Path(csv), to_csv(rows))
     if csv == "-":
         typer.echo(to_csv(rows).encode(), nl=False)
-    elif csv is not None and not quiet:
-        screen.print(f"Saved {csv}: {len(rows):,} rows", markup=False)
-    elif not quiet:
-        print_whole(_log_table(rows)) if rows else screen.print("Nothing left yet.")
+    elif csv is not None:
+        screen.print(f"Saved {csv}: {len(rows):,} rows")
+    elif rows:
+        print_whole(_log_table(rows))
+    else:
+        screen.print("Nothing left yet.")
 
 
 @site_app.command("trust")
+@command()
 def trust(
     name: Annotated[str, typer.Argument(help="Name of the partner.")],
     key: Annotated[str, typer.Argument(help="Its public key: ed25519:...")],
@@ -222,8 +218,7 @@ def trust(
     replace: Annotated[
         bool, typer.Option("--replace", help="It is known here, and has a new key.")
     ] = False,
-    site_file: SiteOption = Path("site.toml"),
-    quiet: Quiet = False,
+    site_file: SiteOption = HERE,
 ) -> None:
     """Approve a partner by its key. Compare keys over another channel first.
 
@@ -238,29 +233,26 @@ def trust(
       fedgauge site trust hospital-b ed25519:Pq... --replace
     """
     role: Role = "coordinator" if coordinator else "approver" if approver else "peer"
-    with readable_errors():
-        if coordinator and approver:
-            raise SiteError("who starts evaluations does not approve of them. Choose one of both.")
-        if replace:
-            site, old = replace_trust(site_file, role, name, key)
-        else:
-            add_trust(site_file, role, name, key)
-    if quiet:
-        return
+    if coordinator and approver:
+        raise SiteError("who starts evaluations does not approve of them. Choose one of both.")
+    if replace:
+        site, old = replace_trust(site_file, role, name, key)
+    else:
+        add_trust(site_file, role, name, key)
     if replace:
         _say_replaced(site, role, name, old, key)
     else:
         may = "may start evaluations" if coordinator else "is an approved site"
         may = "approves of evaluations" if approver else may
-        screen.print(f"{name} {may} for {site_file}", markup=False)
+        screen.print(f"{name} {may} for {site_file}")
 
 
 @site_app.command("approver")
+@command()
 def approver(
     name: Annotated[str, typer.Argument(help="Name of the approver.")],
     key_file: Annotated[Path, typer.Argument(help="A new file for the key.")],
-    site_file: SiteOption = Path("site.toml"),
-    quiet: Quiet = False,
+    site_file: SiteOption = HERE,
 ) -> None:
     """Make a key for an approver: from then on nothing is joined that no approver signed.
 
@@ -268,22 +260,17 @@ def approver(
 
       fedgauge site approver officer /media/stick/officer.key --site hospital-a/site.toml
     """
-    with readable_errors():
-        add_approver(site_file, name, key_file)
-    if not quiet:
-        screen.print(
-            f"Made {key_file}; {name} approves of evaluations for {site_file}", markup=False
-        )
-        screen.print(
-            f"The key is {name}'s alone and has no password: whoever copies it approves. Take it "
-            "away; bring it to approve.",
-            markup=False,
-        )
+    add_approver(site_file, name, key_file)
+    screen.print(f"Made {key_file}; {name} approves of evaluations for {site_file}")
+    screen.print(
+        f"The key is {name}'s alone and has no password: whoever copies it approves. Take it "
+        "away; bring it to approve."
+    )
 
 
 def _say_replaced(site: Site, role: Role, name: str, old: str, new: str) -> None:
-    screen.print(f"{name}, {role} for {site.path}:", markup=False)
-    screen.print(f"  old key  {old}\n  new key  {new}", markup=False)
+    screen.print(f"{name}, {role} for {site.path}:")
+    screen.print(f"  old key  {old}\n  new key  {new}")
     public = key_from_text(old)
     for other, parties in (
         ("", site.peers),
@@ -294,8 +281,7 @@ def _say_replaced(site: Site, role: Role, name: str, old: str, new: str) -> None
             screen.print(
                 "The old key is still trusted in another role. To replace it there, too:\n"
                 f"  fedgauge site trust {parties[public]} {new} --replace{other} "
-                f"--site {site.path}",
-                markup=False,
+                f"--site {site.path}"
             )
 
 

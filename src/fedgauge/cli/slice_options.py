@@ -3,39 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, cast
 
 import typer
 
 import fedgauge as fg
-from fedgauge.cli.options import make_dialect, read_lists, read_names, read_pairs
+from fedgauge.cli.options import Positive, ScoreOption, read_lists, read_names, read_pairs
 
 if TYPE_CHECKING:
     from fedgauge.data.files import GroupColumns, LabelColumns, ScoreColumns
-    from fedgauge.plan.task import AnyTask
+    from fedgauge.plan.task import MeasuredTask, ScoredTask
 
 _MOST_VALUES = 8  # of a column that are named
 _MOST_NAMES = 20  # of slices
-ScoreOption = Annotated[
-    str | None, typer.Option("--score", help="Column of the score; higher is more positive.")
-]
-ClassScores = Annotated[
-    list[str] | None,
-    typer.Option("--class-scores", help="Of several classes, the score of each: cat=p1,dog=p2."),
-]
-ModelScore = Annotated[
-    list[str] | None,
-    typer.Option("--model-score", help="Of several models, one and its score: new=p; repeated."),
-]
-GroupValues = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--group",
-        help="A column and the groups in it: sex=women,men; may be repeated. With a plan its "
-        "column: sex=COLUMN.",
-    ),
-]
 Crossed = Annotated[
     bool, typer.Option("--crossed", help="Of several --group, count all combinations.")
 ]
@@ -51,16 +33,48 @@ PairOption = Annotated[
         r"\[default: the only two]",
     ),
 ]
-PairedBrier = Annotated[
-    bool, typer.Option("--paired-brier", help="Also count the differences of losses of pairs.")
-]
-OneGroup = Annotated[str | None, typer.Option("--group", help="Of this group alone.")]
-OneModel = Annotated[str | None, typer.Option("--model", help="Of this model alone.")]
-OneClass = Annotated[str | None, typer.Option("--class", help="Of this class, or label, alone.")]
 Margin = Annotated[
     float | None,
-    typer.Option("--margin", help="How much lower a model's AUC may be and it not inferior."),
+    typer.Option(
+        "--margin",
+        help="How much lower a model's AUC may be and it not inferior.",
+        rich_help_panel="Groups, classes and models",
+    ),
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartOptions:
+    """Which part of a result is meant."""
+
+    panel: ClassVar[str] = "Groups, classes and models"
+
+    group: Annotated[str | None, typer.Option(help="Of this group alone.")] = None
+    model: Annotated[str | None, typer.Option(help="Of this model alone.")] = None
+    label: Annotated[
+        str | None, typer.Option("--class", help="Of this class, or label, alone.")
+    ] = None
+
+    def of(self, result: fg.Evaluation) -> fg.Evaluation:
+        """The part of a result that is named, or the whole; what there is, where a name is not."""
+        named = {"group": self.group, "model": self.model, "class": self.label}
+        if not any(name is not None for name in named.values()):
+            return result
+        task = result.plan.task
+        there = {
+            "group": tuple(task.groups_told),
+            "model": tuple(task.models),
+            "class": tuple(filter(None, task.labels_told)),
+        }
+        for kind, name in named.items():
+            if name is None or name in there[kind]:
+                continue
+            if not there[kind]:
+                raise fg.InputError(f"this result is not told apart by {kind}. Leave out --{kind}.")
+            names = "; ".join(there[kind][:_MOST_NAMES])
+            more = "; ..." if len(there[kind]) > _MOST_NAMES else ""
+            raise fg.InputError(f"this result has no {kind} {name!r}. There are: {names}{more}.")
+        return result.select(model=self.model, group=self.group, label=self.label)
 
 
 class SliceColumns(NamedTuple):
@@ -76,20 +90,42 @@ class SliceColumns(NamedTuple):
         return self.score if isinstance(self.score, str) else "pooled"
 
 
-class Named(NamedTuple):
-    """What `evaluate` is told of labels, scores and slices, as it was written."""
+@dataclass(frozen=True, kw_only=True)
+class ColumnOptions:
+    """Where labels, scores and groups are, and what is told apart by them."""
 
-    label: str
-    score: str | None
-    class_scores: str | None
-    model_score: Sequence[str]
-    group: Sequence[str]
+    panel: ClassVar[str] = "Groups, classes and models"
+
+    label: Annotated[
+        str,
+        typer.Option(help="Column of the true label; of several labels a row fever=y1,cough=y2."),
+    ]
+    score: ScoreOption = None
+    class_scores: Annotated[
+        list[str] | None,
+        typer.Option(help="Of several classes, the score of each: cat=p1,dog=p2."),
+    ] = None
+    model_score: Annotated[
+        list[str] | None,
+        typer.Option(help="Of several models, one and its score: new=p; repeated."),
+    ] = None
+    group: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A column and the groups in it: sex=women,men; may be repeated. With a plan its "
+            "column: sex=COLUMN.",
+        ),
+    ] = None
+    crossed: Crossed = False
+    also: Also = None
+    pair: PairOption = None
+    positive: Positive = None
 
     def check(self) -> None:
         """Refuse scores that are named in two ways, or in none."""
         given = {
             "--score": self.score,
-            "--class-scores": self.class_scores,
+            "--class-scores": self.class_scores or None,
             "--model-score": self.model_score or None,
         }
         named = [option for option, value in given.items() if value is not None]
@@ -104,6 +140,59 @@ class Named(NamedTuple):
                 "make a plan, and evaluate it with --plan."
             )
 
+    def task(self, *, one_by_one: bool, files: Sequence[Path]) -> tuple[ScoredTask, SliceColumns]:
+        """What is told apart, and where; `files` say what a column could be grouped by."""
+        self.check()
+        for text in self.group or ():
+            if "=" not in text:
+                raise fg.InputError(f"--group {text} needs {_what_a_group_needs(files, text)}")
+        groups = read_lists("--group", self.group or ())
+        group: GroupColumns = {name: name for name in groups} or None
+        apart = SliceOptions(self.positive, self.crossed, self.also, self.pair, one_by_one)
+        if self.class_scores:
+            return self._of_classes(apart, groups, group)
+        if not self.model_score:
+            task = apart.task(groups=groups)
+            return task, SliceColumns(self.label, str(self.score), group)
+        models = _one_each(read_lists("--model-score", self.model_score))
+        if len(models) < 2:
+            raise fg.InputError(
+                "--model-score names one model. Name another one, or use --score COLUMN."
+            )
+        task = apart.task(groups=groups, models=list(models))
+        return task, SliceColumns(self.label, models, group)
+
+    def _of_classes(
+        self, apart: SliceOptions, groups: Mapping[str, Sequence[str]], group: GroupColumns
+    ) -> tuple[ScoredTask, SliceColumns]:
+        scores = read_pairs("--class-scores", ",".join(self.class_scores or ()))
+        if len(scores) < 2:
+            raise fg.InputError(
+                "--class-scores names one class, and there are at least two. Name all of them, "
+                "such as cat=p1,dog=p2; one score that tells two classes apart is --score."
+            )
+        if "=" not in self.label:
+            task = apart.task(groups=groups, classes=list(scores))
+            return task, SliceColumns(self.label, list(scores.values()), group)
+        labels = read_pairs("--label", self.label)
+        _require_same("--class-scores", scores, labels, "--label")
+        task = apart.task(groups=groups, labels=list(labels))
+        return task, SliceColumns(list(labels.values()), [scores[name] for name in labels], group)
+
+    def planned(self, task: MeasuredTask) -> SliceColumns:
+        """The columns that a plan's task is counted in, where the plan says all else."""
+        from fedgauge.cli.exchange import SiteColumns
+
+        self.check()
+        rows = SiteColumns(
+            label=self.label,
+            score=self.score,
+            class_scores=self.class_scores,
+            model_score=self.model_score,
+            group=self.group,
+        )
+        return SliceColumns(*rows.scored("").by_task(task))
+
 
 class SliceOptions(NamedTuple):
     """What is told apart beyond the columns, as it was written.
@@ -111,104 +200,45 @@ class SliceOptions(NamedTuple):
     Of rows that are `reported` one by one none has its scores counted together.
     """
 
-    positive: str | None = None
-    crossed: bool = False
-    also: str | None = None
-    pair: Sequence[str] = ()
-    paired_brier: bool = False
-    reported: bool = False
+    positive: str | None
+    crossed: bool
+    also: Sequence[str] | None
+    pair: Sequence[str] | None
+    reported: bool
 
-
-def task_of(
-    told: SliceOptions,
-    *,
-    groups: Mapping[str, Sequence[str]],
-    models: Sequence[str] = (),
-    classes: Sequence[str] = (),
-    labels: Sequence[str] = (),
-) -> AnyTask:
-    """The task that names make: of two classes, of several (`classes`), or of several `labels`."""
-    if classes or labels:
-        if told.positive is not None:
+    def task(
+        self,
+        *,
+        groups: Mapping[str, Sequence[str]],
+        models: Sequence[str] = (),
+        classes: Sequence[str] = (),
+        labels: Sequence[str] = (),
+    ) -> ScoredTask:
+        """The task that names make: of two classes, of several `classes`, or several `labels`."""
+        several: dict[str, Any] = {"groups": groups, "models": models, "crossed": self.crossed}
+        if not (classes or labels):
+            _refuse(self.also, "--also is for several classes. Name them, or leave it out.")
+            pairs = [read_names("--pair", pair) for pair in self.pair or ()]
+            if len(models) == 2 and not pairs and not self.reported:  # as of models= in evaluate
+                pairs = [tuple(models)]
+            # What is no pair is refused there.
+            return fg.BinaryTask(self.positive, pairs=cast("Any", pairs), **several)
+        if self.positive is not None:
             raise fg.PlanError(
                 "--positive is for two classes with one score. Of several classes each has its "
                 "own. Leave it out."
             )
-        if told.pair or told.paired_brier:
-            raise fg.PlanError("--pair is for models that tell two classes apart. Leave it out.")
+        _refuse(self.pair, "--pair is for models that tell two classes apart. Leave it out.")
         if labels:
-            _refuse(told.also, "--also is for classes, of which a row has one. Leave it out.")
-            return fg.MultilabelTask(
-                labels=labels, groups=groups, models=models, crossed=told.crossed
-            )
-        also = () if told.also is None else read_names("--also", told.also)
-        return fg.MulticlassTask(
-            labels=classes, also=also, groups=groups, models=models, crossed=told.crossed
-        )
-    _refuse(told.also, "--also is for several classes. Name them, or leave it out.")
-    pairs = [read_names("--pair", pair) for pair in told.pair]
-    if len(models) == 2 and not pairs and not told.reported:  # as of models= in evaluate
-        pairs = [tuple(models)]
-    return fg.BinaryTask(
-        told.positive,
-        groups=groups,
-        models=models,
-        crossed=told.crossed,
-        pairs=cast("Any", pairs),  # what is no pair is refused there
-        paired_brier=told.paired_brier,
-    )
+            _refuse(self.also, "--also is for classes, of which a row has one. Leave it out.")
+            return fg.MultilabelTask(labels=labels, **several)
+        also = read_names("--also", ",".join(self.also)) if self.also else ()
+        return fg.MulticlassTask(labels=classes, also=also, **several)
 
 
 def _refuse(given: object, reason: str) -> None:
-    if given is not None:
+    if given:
         raise fg.PlanError(reason)
-
-
-def task_and_columns(
-    named: Named, told: SliceOptions, files: Sequence[Path]
-) -> tuple[AnyTask, SliceColumns]:
-    """What `evaluate` tells apart, and where; `files` say what a column could be grouped by."""
-    named.check()
-    for text in named.group:
-        if "=" not in text:
-            raise fg.InputError(f"--group {text} needs {_what_a_group_needs(files, text)}")
-    groups = read_lists("--group", named.group)
-    group: GroupColumns = {name: name for name in groups} or None
-    if named.class_scores is not None:
-        scores = read_pairs("--class-scores", named.class_scores)
-        if len(scores) < 2:
-            raise fg.InputError(
-                "--class-scores names one class, and there are at least two. Name all of them, "
-                "such as cat=p1,dog=p2; one score that tells two classes apart is --score."
-            )
-        classes = list(scores)
-        if "=" not in named.label:
-            task = task_of(told, groups=groups, classes=classes)
-            return task, SliceColumns(named.label, list(scores.values()), group)
-        labels = read_pairs("--label", named.label)
-        _require_same("--class-scores", scores, labels, "--label")
-        task = task_of(told, groups=groups, labels=list(labels))
-        return task, SliceColumns(list(labels.values()), [scores[name] for name in labels], group)
-    if named.model_score:
-        models = _one_each(read_lists("--model-score", named.model_score))
-        if len(models) < 2:
-            raise fg.InputError(
-                "--model-score names one model. Name another one, or use --score COLUMN."
-            )
-        return task_of(told, groups=groups, models=list(models)), SliceColumns(
-            named.label, models, group
-        )
-    return task_of(told, groups=groups), SliceColumns(named.label, str(named.score), group)
-
-
-def columns_of(task: AnyTask, named: Named) -> SliceColumns:
-    """The columns that a plan's task is counted in, where the plan says all else."""
-    from fedgauge.cli.exchange import SiteColumns as SiteColumns  # with all that sites need
-
-    named.check()
-    models, groups = list(named.model_score), list(named.group)
-    rows = SiteColumns(named.label, named.score, named.class_scores, models, groups)
-    return SliceColumns(*rows.scored("", make_dialect(None, None)).by_task(task))
 
 
 def _one_each(models: Mapping[str, Sequence[str]]) -> dict[str, str]:
@@ -260,10 +290,8 @@ def check_groups(
     result: fg.Evaluation, columns: SliceColumns, files: Sequence[Path], separator: str | None
 ) -> list[str]:
     """What is wrong with groups that no row is in; refused where that is so of all of them."""
-    from fedgauge.plan.task import Sliced
-
     task = result.plan.task
-    if not (isinstance(task, Sliced) and task.groups and isinstance(columns.group, Mapping)):
+    if not (task.groups and isinstance(columns.group, Mapping)):
         return []
     warnings = []
     for grouping in task.layout.groupings:
@@ -297,29 +325,3 @@ def _seems_empty(result: fg.Evaluation, group: str) -> bool:
     if result.plan.is_noisy:
         return part.withheld is not None
     return group not in result.released.joined and not part.examples
-
-
-def chosen(
-    result: fg.Evaluation, *, group: str | None, model: str | None, label: str | None
-) -> fg.Evaluation:
-    """The part of a result that was named, or the whole; what there is, where a name is not."""
-    from fedgauge.plan.task import Sliced
-
-    task = result.plan.task
-    if (group, model, label) == (None, None, None):
-        return result
-    sliced = task if isinstance(task, Sliced) else None
-    there = {
-        "group": () if sliced is None else tuple(sliced.groups_told),
-        "model": () if sliced is None else tuple(sliced.models),
-        "class": () if sliced is None else tuple(filter(None, sliced.labels_told)),
-    }
-    for kind, name in (("group", group), ("model", model), ("class", label)):
-        if name is None or name in there[kind]:
-            continue
-        if not there[kind]:
-            raise fg.InputError(f"this result is not told apart by {kind}. Leave out --{kind}.")
-        names = "; ".join(there[kind][:_MOST_NAMES])
-        more = "; ..." if len(there[kind]) > _MOST_NAMES else ""
-        raise fg.InputError(f"this result has no {kind} {name!r}. There are: {names}{more}.")
-    return result.select(model=model, group=group, label=label)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -117,10 +117,8 @@ _AS_OPTIONS = {
     ),
     "(pairs=)": "(--pair)",
     "Leave out pairs, paired_brier and also, or use DistributedDP": (
-        "Leave out --pair, --paired-brier and --also, or use --privacy ddp"
+        "Leave out --pair and --also, or use --privacy ddp"
     ),
-    "paired_brier is for": "--paired-brier is for",
-    "(paired_brier)": "(--paired-brier)",
     "without groups. Leave them out": "without groups. Leave out --score-sums",
     "Say which: result.select(model=...)": "Choose one, as with `fedgauge show FILE --model NAME`",
     'Say which, result.select(label=...), or take an average: result.macro("roc_auc")': (
@@ -153,9 +151,9 @@ _TREE = re.compile(r"\btree \((\d+(?:, \d+)*),?\)")
 T = TypeVar("T")
 
 
-def with_progress(quiet: bool, work: Callable[[], T], doing: str = "Counting scores") -> T:
+def with_progress(work: Callable[[], T], doing: str = "Counting scores") -> T:
     """Do the work, with a sign of life where somebody watches."""
-    if quiet or not stderr.is_terminal:
+    if screen.quiet or not stderr.is_terminal:
         return work()
     with stderr.status(doing):
         return work()
@@ -186,7 +184,7 @@ def as_planned(told: str) -> str:
 
 def fail(reason: object, code: int) -> NoReturn:
     """Say why in one line, and end."""
-    stderr.print(f"fedgauge: {as_options(str(reason))}", markup=False)
+    stderr.print(f"fedgauge: {as_options(str(reason))}")
     raise typer.Exit(code)
 
 
@@ -207,17 +205,18 @@ def _option(parameter: str) -> str:
 
 def warn(message: Warning | str, *_: object, **__: object) -> None:
     """Say a warning in one line, without a place in the code."""
-    stderr.print(f"fedgauge: warning: {message}", markup=False)
+    stderr.print(f"fedgauge: warning: {message}")
 
 
 def note(message: str) -> None:
     """Say in one line what could be better, and is no fault."""
-    stderr.print(f"fedgauge: note: {message}", markup=False)
+    stderr.print(f"fedgauge: note: {message}")
 
 
-def say_counted(counted: RowSummary) -> None:
+def say_counted(seen: Sequence[RowSummary]) -> None:
     """Show a site's operator what its rows came to."""
-    screen.print(f"Counted {counted.in_words}", markup=False)
+    for counted in seen:
+        screen.print(f"Counted {counted.in_words}")
 
 
 def someone_is_there() -> bool:
@@ -237,15 +236,11 @@ def require_consent(costs: str, *, yes: bool) -> None:
 
 
 def print_result(
-    result: fg.Evaluation | fg.LabelAuc,
-    told: str | None = None,
-    *,
-    quiet: bool,
-    to: Console = screen,
+    result: fg.Evaluation | fg.LabelAuc, told: str | None = None, *, to: Console | None = None
 ) -> None:
     """Print the verdict; who asks for quiet still hears why not to rely on it."""
-    if not quiet:
-        to.print(told or str(result), markup=False)
+    if not screen.quiet:
+        (to or screen).print(told or str(result))
     elif result.caution is not None:
         warn(result.caution)
 
@@ -290,104 +285,94 @@ def epsilon_of(cost: Cost) -> str:
     return "exact" if cost.is_exact_sum else f"{cost.epsilon:g}"
 
 
-def refuse_to_replace(
-    *,
-    json: Path | None = None,
-    plots: Path | None = None,
-    plan: Path | None = None,
-    second: Path | None = None,
-    calibrator: Path | None = None,
-    roster: Path | None = None,
-    trend: Path | None = None,
-    rows: Path | None = None,
-    html: Path | None = None,
-    report: Path | None = None,
-) -> None:
+# Kinds of files that commands write, and the options that name them.
+_KINDS = {
+    "json": ("result", "--json"),
+    "html": ("report", "--html"),
+    "report": ("report", "--out"),
+    "plots": ("plot", "--plots"),
+    "plan": ("plan", "--out"),
+    "second": ("plan of a second round", "--out"),
+    "calibrator": ("map", "--out"),
+    "roster": ("roster", "--output"),
+    "trend": ("trend", "--out"),
+}
+
+
+def refuse_to_replace(**paths: Path | None) -> None:
     """Refuse, before any work, to write over files that are not of the kind to be written.
 
-    Rows are never written over: none can be told from somebody's data.
+    Kinds are those of `_KINDS`, and `rows`: these are never written over, as no file of rows can be
+    told from somebody's data.
     """
-    if json not in (None, STDOUT):
-        _check(json, "result", _is_result, "--json")
-    if plots is not None:
-        from fedgauge.plots.figures import NAMES, OF_SLICES, is_plot
-
-        for name in (*NAMES, *OF_SLICES):
-            _check(plots / name, "plot", is_plot, "--plots")
-    for page, option in ((html, "--html"), (report, "--out")):
-        if page is not None:
-            from fedgauge.report import is_report
-
-            _check(page, "report", is_report, option)
-    if plan is not None:
-        _check(plan, "plan", _is_plan, "--out")
-    if second is not None:
-        _check(second, "plan of a second round", _is_second, "--out")
-    if calibrator is not None:
-        _check(calibrator, "map", _is_map, "--out")
-    if roster is not None:
-        _check(roster, "roster", _is_roster, "--output")
-    if trend is not None:
-        _check(trend, "trend", _is_trend, "--out")
-    if rows is not None and rows.exists():
-        raise fg.InputError(
-            f"{rows} exists, and rows are not overwritten. Name another place with --out, or move "
-            "that file away."
-        )
+    for name, path in paths.items():
+        if path is None or path == STDOUT:
+            continue
+        if name == "rows":
+            if path.exists():
+                raise fg.InputError(
+                    f"{path} exists, and rows are not overwritten. Name another place with --out, "
+                    "or move that file away."
+                )
+            continue
+        kind, option = _KINDS[name]
+        for file in _plots(path) if name == "plots" else [path]:
+            try:
+                # What is no file is refused where it is written; empty ones hold nothing to lose.
+                replaces = file.is_file() and file.stat().st_size > 0 and not _is_one(kind, file)
+            except OSError as error:
+                raise fg.RecordError(f"cannot write {file}: {error.strerror}.") from None
+            if replaces:
+                raise fg.InputError(
+                    f"{file} exists and is no {kind} of fedgauge, so it is not overwritten. Name "
+                    f"another place with {option}, or move that file away."
+                )
 
 
-def _check(path: Path, kind: str, is_one: Callable[[Path], bool], option: str) -> None:
-    try:
-        # What is no file is refused where it is written; an empty file holds nothing to lose.
-        replaces = path.is_file() and path.stat().st_size > 0 and not is_one(path)
-    except OSError as error:
-        raise fg.RecordError(f"cannot write {path}: {error.strerror}.") from None
-    if replaces:
-        raise fg.InputError(
-            f"{path} exists and is no {kind} of fedgauge, so it is not overwritten. Name another "
-            f"place with {option}, or move that file away."
-        )
+def _plots(folder: Path) -> list[Path]:
+    from fedgauge.plots.figures import NAMES, OF_SLICES
+
+    return [folder / name for name in (*NAMES, *OF_SLICES)]
 
 
-def _is_result(path: Path) -> bool:
-    return _reads(lambda: fg.Evaluation.from_json(path)) or _reads(
-        lambda: fg.LabelAuc.from_json(path)
-    )
+def _is_one(kind: str, path: Path) -> bool:
+    """Whether a file is of a kind that fedgauge writes."""
+    if kind == "plot":
+        from fedgauge.plots.figures import is_plot
+
+        return is_plot(path)
+    if kind == "report":
+        from fedgauge.report import is_report
+
+        return is_report(path)
+    if kind == "trend":
+        from fedgauge.monitoring.page import is_trend_page
+        from fedgauge.monitoring.trend_file import is_trend
+
+        return is_trend_page(path) if path.suffix == ".html" else is_trend(path)
+    return any(_reads(read, path) for read in _readers(kind))
 
 
-def _is_plan(path: Path) -> bool:
-    return _reads(lambda: fg.EvaluationPlan.load(path))
+def _readers(kind: str) -> tuple[Callable[[Path], object], ...]:
+    """What reads files of a kind, and fails at others."""
+    if kind == "result":
+        return fg.Evaluation.from_json, fg.LabelAuc.from_json
+    if kind == "plan":
+        return (fg.EvaluationPlan.load,)
+    if kind == "map":
+        return (fg.Calibrator.from_json,)
+    if kind == "roster":
+        from fedgauge.vertical.files import Roster, read_file
 
-
-def _is_second(path: Path) -> bool:
+        return (lambda path: Roster.from_bytes(read_file(path)),)
     from fedgauge.local.rounds import SecondPlan
 
-    return _reads(lambda: SecondPlan.load(path))
+    return (SecondPlan.load,)
 
 
-def _is_map(path: Path) -> bool:
-    return _reads(lambda: fg.Calibrator.from_json(path))
-
-
-def _is_roster(path: Path) -> bool:
-    from fedgauge.vertical.files import Roster, read_file
-
-    return _reads(lambda: Roster.from_bytes(read_file(path)))
-
-
-def _is_trend(path: Path) -> bool:
-    if path.suffix == ".html":
-        from fedgauge.monitoring.page import is_trend_page
-
-        return is_trend_page(path)
-    from fedgauge.monitoring.trend_file import is_trend
-
-    return is_trend(path)
-
-
-def _reads(read: Callable[[], object]) -> bool:
+def _reads(read: Callable[[Path], object], path: Path) -> bool:
     try:
-        read()
+        read(path)
     except fg.FedgaugeError:
         return False
     return True

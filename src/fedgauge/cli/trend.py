@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
@@ -11,18 +12,12 @@ import typer
 from rich.table import Table
 
 import fedgauge as fg
-from fedgauge.cli.options import At, AtLevel, Quiet
+from fedgauge.cli.command import command
+from fedgauge.cli.options import At, AtLevel
 from fedgauge.cli.show import within
 from fedgauge.cli.show_slices import Notes, close, first, fitting, reads, slice_table
-from fedgauge.cli.slice_options import OneClass, OneGroup, OneModel, chosen
-from fedgauge.cli.terminal import (
-    fail,
-    readable_errors,
-    refuse_to_replace,
-    screen,
-    warn,
-    with_progress,
-)
+from fedgauge.cli.slice_options import PartOptions
+from fedgauge.cli.terminal import fail, refuse_to_replace, screen, warn, with_progress
 
 _OVER_ALL = (
     "roc_auc",
@@ -44,6 +39,7 @@ class By(StrEnum):
     TIME = "time"
 
 
+@command()
 def diff(
     first_file: Annotated[Path, typer.Argument(metavar="FIRST", help="A result saved as JSON.")],
     second_file: Annotated[Path, typer.Argument(metavar="SECOND", help="Another one.")],
@@ -53,10 +49,8 @@ def diff(
         bool,
         typer.Option("--overlapping", help="Some rows may be in both: wider intervals."),
     ] = False,
-    group: OneGroup = None,
-    model: OneModel = None,
-    label: OneClass = None,
-    quiet: Quiet = False,
+    *,
+    part: PartOptions,
 ) -> None:
     """Print how far two results differ, the first less the second, with intervals.
 
@@ -66,25 +60,22 @@ def diff(
 
       fedgauge diff june.json may.json --at 0.5 --overlapping
     """
-    with readable_errors():
-        paths = first_file, second_file
-        read = [fg.Evaluation.from_json(path) for path in paths]
-        results = [chosen(each, group=group, model=model, label=label) for each in read]
-        if level is not None:
-            results[0] = results[0].at_level(level)
-        for each in results:
-            for threshold in at or []:
-                within(threshold, each)
-        same = first_file.stem == second_file.stem
-        names = [str(path) if same else path.stem for path in paths]
-        found = fg.diff(
-            *results,
-            rows="overlapping" if overlapping else "different",
-            names=(names[0], names[1]),
-        )
-        table = with_progress(quiet, lambda: _diff_table(found, at or []), "Measuring")
-    if not quiet:
-        screen.print(table, markup=False)
+    paths = first_file, second_file
+    read = [fg.Evaluation.from_json(path) for path in paths]
+    results = [part.of(each) for each in read]
+    if level is not None:
+        results[0] = results[0].at_level(level)
+    for each in results:
+        for threshold in at or []:
+            within(threshold, each)
+    same = first_file.stem == second_file.stem
+    names = [str(path) if same else path.stem for path in paths]
+    found = fg.diff(
+        *results,
+        rows="overlapping" if overlapping else "different",
+        names=(names[0], names[1]),
+    )
+    screen.print(with_progress(lambda: _diff_table(found, at or []), "Measuring"))
     for path, result in zip(paths, read, strict=True):
         if result.signature.state == "broken":
             fail(f"{path} is not what was signed: {result.signature.reason}. Get it again.", 1)
@@ -112,6 +103,7 @@ def _diff_table(found: fg.Differences, thresholds: Sequence[float]) -> Table:
     return close(table, notes, *lines)
 
 
+@command()
 def trend(
     folder: Annotated[Path, typer.Argument(help="Where the results of all looks are saved.")],
     out: Annotated[
@@ -125,12 +117,10 @@ def trend(
     by: Annotated[
         By, typer.Option(help="When a look was: dates in names, or their order; or file times.")
     ] = By.NAME,
-    group: OneGroup = None,
-    model: OneModel = None,
-    label: OneClass = None,
-    quiet: Quiet = False,
+    *,
+    part: PartOptions,
 ) -> None:
-    """Print how a model did over time, and raise an alarm where that is no chance.
+    """Print how a model did over time, and flag changes larger than chance.
 
     Ends with 0 whether or not there are alarms.
 
@@ -140,27 +130,23 @@ def trend(
 
       fedgauge trend weekly --at 0.5 -o trend.html
     """
-    with readable_errors():
-        if out is not None and out.suffix not in _SAVES:
-            raise fg.InputError(f"-o {out}: name a file that ends in {', '.join(_SAVES)}.")
-        refuse_to_replace(trend=out)
-        found = fg.read_trend(
-            folder, by=by.value, at=at or (), rate=rate, group=group, model=model, label=label
-        )
-        for threshold in at or []:
-            within(threshold, found.results[found.looks[-1]])
-        table = with_progress(quiet, lambda: _trend_table(found), "Measuring")
-        if out is not None:
-            getattr(found, f"to_{out.suffix[1:]}")(out)
+    if out is not None and out.suffix not in _SAVES:
+        raise fg.InputError(f"-o {out}: name a file that ends in {', '.join(_SAVES)}.")
+    refuse_to_replace(trend=out)
+    found = fg.read_trend(folder, by=by.value, at=at or (), rate=rate, **asdict(part))
+    for threshold in at or []:
+        within(threshold, found.results[found.looks[-1]])
+    table = with_progress(lambda: _trend_table(found), "Measuring")
+    if out is not None:
+        getattr(found, f"to_{out.suffix[1:]}")(out)
     for name, reason in found.skipped.items():
         if name.endswith(".json") and out != folder / name:
             warn(f"{name} is left out: {reason}.")
-    if not quiet:
-        screen.print(table, markup=False)
-        screen.print(str(found), markup=False)
-        return
-    for alarm in found.alarms:  # who asks for quiet still hears them
-        warn(f"alarm: {alarm}")
+    if screen.quiet:
+        for alarm in found.alarms:  # who asks for quiet still hears them
+            warn(f"alarm: {alarm}")
+    screen.print(table)
+    screen.print(str(found))
 
 
 def _trend_table(found: fg.Trend) -> Table:

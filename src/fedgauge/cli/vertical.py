@@ -3,64 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 from rich.table import Table
 
 import fedgauge as fg
 from fedgauge.cli import vertical_parties
+from fedgauge.cli.command import command
 from fedgauge.cli.options import (
     STDOUT,
-    At,
-    AtFpr,
-    AtLevel,
-    AtPrecision,
-    AtRecall,
-    Decimal,
     Delta,
-    EstimatorKind,
-    EstimatorOption,
+    EstimatorOptions,
+    FileOptions,
     HintRate,
     Model,
     NoiseKind,
     NoiseOption,
-    NoShrink,
     Plots,
-    Quantiles,
-    Quiet,
+    Positive,
     SaveJson,
     Seed,
-    Separator,
+    TreeOption,
     make_clients,
-    make_dialect,
-    make_estimator,
-    make_label_privacy,
     make_tree,
     naming_labels,
     refuse_exact,
     refuse_given,
+    refuse_idle,
 )
 from fedgauge.cli.plan import answer, read_want
+from fedgauge.cli.show import ThresholdOptions, read_out, save_json
 from fedgauge.cli.terminal import (
     note,
     plain_table,
     print_result,
-    readable_errors,
     refuse_to_replace,
     screen,
     stderr,
     warn,
     with_progress,
 )
-from fedgauge.cli.vertical_parties import assign, roster
 
 if TYPE_CHECKING:
-    from fedgauge.cli.options import DialectOptions
     from fedgauge.cli.plan import Want
-    from fedgauge.cli.show import Rates
+    from fedgauge.privacy import AnyPrivacyModel
     from fedgauge.vertical.joining import JoinedExamples
 
 app = typer.Typer(
@@ -111,9 +101,80 @@ LabelEpsilon = Annotated[
 ]
 
 
+@dataclass(frozen=True, kw_only=True)
+class PartyFiles(FileOptions):
+    """Where files have ids, labels and scores, and whose they are."""
+
+    label: Annotated[str, typer.Option(help="Column of the true label.")]
+    score: Annotated[str, typer.Option(help="Column of the score; higher is more positive.")]
+    id_: Annotated[
+        str | None, typer.Option("--id", help="Column of the id, in files of both kinds.")
+    ] = None
+    party: Annotated[
+        str | None,
+        typer.Option(help="Column that names the label party. Without it each file is one."),
+    ] = None
+    client_scored: Annotated[
+        bool,
+        typer.Option(
+            "--client-scored",
+            help="Parties scored their examples: no file of scores, and each other one has both.",
+        ),
+    ] = False
+    positive: Positive = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelPrivacy:
+    """What each label is promised, and what parties send."""
+
+    panel: ClassVar[str] = "Privacy"
+
+    privacy: Annotated[
+        Model,
+        typer.Option(help="Distributed DP (ddp), labels flipped (ldp) or an exact sum (sa)."),
+    ] = Model.DDP
+    epsilon: LabelEpsilon = None
+    delta: Delta = None
+    noise: NoiseOption = NoiseKind.POLYA
+    mechanism: Annotated[
+        MechanismKind, typer.Option(help="What parties send; all but histogram need --only.")
+    ] = MechanismKind.AUTO
+    only: Annotated[
+        OnlyKind | None, typer.Option(help="The AUC and nothing else, with the least noise.")
+    ] = None
+    positive_rate: HintRate = None
+    tree: TreeOption = None
+    seed: Seed = None
+
+    def model(self) -> AnyPrivacyModel:
+        """The privacy model, where epsilon is 1 unless it is said; idle options are refused."""
+        refuse_idle(self.privacy)
+        epsilon = 1.0 if self.epsilon is None else self.epsilon
+        if self.privacy is Model.SA:
+            return fg.SecureAggregation()
+        if self.privacy is Model.LDP:
+            return fg.LocalDP(epsilon, unit="label")
+        return fg.DistributedDP(
+            epsilon, delta=self.delta, noise=self.noise.value, unit="label", neighbours="flip"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedFiles:
+    """Where results go."""
+
+    panel: ClassVar[str] = "Output"
+
+    json: SaveJson = None
+    plots: Plots = None
+
+
 @app.command()
+@command(
+    usual="files label score id_ party client_scored positive privacy epsilon only at json quiet"
+)
 def evaluate(
-    ctx: typer.Context,
     files: Annotated[
         list[Path],
         typer.Argument(
@@ -122,56 +183,12 @@ def evaluate(
             "Parquet.",
         ),
     ],
-    label: Annotated[str, typer.Option(help="Column of the true label.")],
-    score: Annotated[str, typer.Option(help="Column of the score; higher is more positive.")],
-    id_: Annotated[
-        str | None, typer.Option("--id", help="Column of the id, in files of both kinds.")
-    ] = None,
-    party: Annotated[
-        str | None,
-        typer.Option(help="Column that names the label party. Without it each file is one."),
-    ] = None,
-    client_scored: Annotated[
-        bool,
-        typer.Option(
-            "--client-scored",
-            help="Parties scored their examples: no file of scores, and each other one has both.",
-        ),
-    ] = False,
-    positive: Annotated[
-        str | None, typer.Option(help="Label of the positive class, unless labels are 0/1.")
-    ] = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    privacy: Annotated[
-        Model,
-        typer.Option(help="Distributed DP (ddp), labels flipped (ldp) or an exact sum (sa)."),
-    ] = Model.DDP,
-    epsilon: LabelEpsilon = None,
-    delta: Delta = None,
-    noise: NoiseOption = NoiseKind.POLYA,
-    mechanism: Annotated[
-        MechanismKind, typer.Option(help="What parties send; all but histogram need --only.")
-    ] = MechanismKind.AUTO,
-    only: Annotated[
-        OnlyKind | None, typer.Option(help="The AUC and nothing else, with the least noise.")
-    ] = None,
-    positive_rate: HintRate = None,
-    tree: Annotated[
-        str | None, typer.Option(help=r"Branchings over the bins, or flat. \[default: planned]")
-    ] = None,
-    estimator: EstimatorOption = EstimatorKind.ALIGNED,
-    quantiles: Quantiles = None,
-    no_shrink: NoShrink = False,
-    at: At = None,
-    at_fpr: AtFpr = None,
-    at_recall: AtRecall = None,
-    at_precision: AtPrecision = None,
-    level: AtLevel = None,
-    json: SaveJson = None,
-    plots: Plots = None,
-    seed: Seed = None,
-    quiet: Quiet = False,
+    *,
+    columns: PartyFiles,
+    privacy: LabelPrivacy,
+    thresholds: ThresholdOptions,
+    estimator: EstimatorOptions,
+    output: SavedFiles,
 ) -> None:
     """Simulate an evaluation: this process reads all files, and no party is protected from it.
 
@@ -189,80 +206,69 @@ def evaluate(
 
       fedgauge vertical evaluate clinic-*.csv --client-scored --score p --label y
     """
-    from fedgauge.vertical.evaluate import check_wanted, evaluate_joined
+    from fedgauge.vertical.evaluate import evaluate_joined
 
-    of_labels = files if client_scored else files[1:]
-    with readable_errors(), naming_labels(of_labels, label, separator):
-        refuse_to_replace(json=json, plots=plots)
-        if only is not None:
-            refuse_given(ctx, _OF_ALL, "{} would do nothing: --only asks for the AUC alone.")
-        model = make_label_privacy(ctx, privacy, epsilon, delta, noise)
-        if not model.adds_noise:
-            refuse_exact(ctx, {"no_shrink"})
-        check_wanted(mechanism.value, only, model)
-        design: dict[str, Any] = {
-            "privacy": model,
-            "mechanism": mechanism.value,
-            "only": None if only is None else only.value,
-            "cohort": None,
-            "tree": make_tree(tree),
-            "positive_rate": positive_rate,
-            "positive": positive,
-            "estimator": make_estimator(estimator, quantiles, no_shrink=no_shrink),
-            "seed": seed,
-            "summation": "plain",
-        }
-        if client_scored:
-            refuse_given(ctx, {"id_"}, _NO_IDS)
-        columns = _Columns(id_, score, label, party)
-        dialect = make_dialect(separator, decimal)
-        joined = with_progress(
-            quiet, lambda: _join(files, columns, dialect, client_scored), "Joining"
-        )
-        result = with_progress(quiet, lambda: evaluate_joined(joined, **design))
-        if isinstance(result, fg.Evaluation) and level is not None:
-            result = result.at_level(level)
-        rates = (at, at_fpr, at_recall, at_precision)
+    of_labels = files if columns.client_scored else files[1:]
+    with naming_labels(of_labels, columns.label, columns.dialect):
+        refuse_to_replace(json=output.json, plots=output.plots)
+        design = _design(privacy, estimator, columns)
+        joined = with_progress(lambda: _join(files, columns), "Joining")
+        result = with_progress(lambda: evaluate_joined(joined, **design))
         told, tables = with_progress(
-            quiet, lambda: _told(result, json, plots, score, rates), "Measuring"
+            lambda: _told(result, columns.score, thresholds, output), "Measuring"
         )
     if joined.left_out is not None:
         warn(joined.left_out)
-    out = stderr if json == STDOUT else screen
-    if isinstance(result, fg.Evaluation):
-        print_result(result, told, quiet=quiet, to=out)
-    elif not quiet:
-        out.print(told, markup=False)
-    if quiet:
+    out = stderr if output.json == STDOUT else screen
+    print_result(result, told, to=out)
+    if screen.quiet:
         return
     for table in tables:
         out.print()
         out.print(table)
-    out.print(_SIMULATED, markup=False)
+    out.print(_SIMULATED)
     for each in _notes(joined, result):
         note(each)
 
 
-class _Columns(NamedTuple):
-    """Names of columns in the files."""
+def _design(
+    privacy: LabelPrivacy, estimator: EstimatorOptions, columns: PartyFiles
+) -> dict[str, Any]:
+    """What is measured and how; options that would do nothing are refused."""
+    from fedgauge.vertical.evaluate import check_wanted
 
-    id: str | None
-    score: str
-    label: str
-    party: str | None
+    if privacy.only is not None:
+        refuse_given(_OF_ALL, "{} would do nothing: --only asks for the AUC alone.")
+    model = privacy.model()
+    if not model.adds_noise:
+        refuse_exact({"no_shrink"})
+    check_wanted(privacy.mechanism.value, privacy.only, model)
+    if columns.client_scored:
+        refuse_given({"id_"}, _NO_IDS)
+    return {
+        "privacy": model,
+        "mechanism": privacy.mechanism.value,
+        "only": None if privacy.only is None else privacy.only.value,
+        "cohort": None,
+        "tree": make_tree(privacy.tree),
+        "positive_rate": privacy.positive_rate,
+        "positive": columns.positive,
+        "estimator": estimator.make(),
+        "seed": privacy.seed,
+        "summation": "plain",
+    }
 
 
-def _join(
-    files: list[Path], columns: _Columns, dialect: DialectOptions, client_scored: bool
-) -> JoinedExamples:
+def _join(files: list[Path], columns: PartyFiles) -> JoinedExamples:
     """Scores and labels of the files."""
     from fedgauge.vertical.joining import join, scored_by_parties
 
-    if client_scored:
+    dialect = columns.dialect
+    if columns.client_scored:
         return scored_by_parties(
             make_clients(files, columns.party, columns.label, columns.score, None, dialect)
         )
-    if columns.id is None:
+    if columns.id_ is None:
         raise fg.InputError(f"name the column of the id with --id. {_OR_BOTH}")
     if len(files) < 2:
         raise fg.InputError(
@@ -271,8 +277,8 @@ def _join(
     from fedgauge.data.files import name_of, refuse_repeated_files
 
     refuse_repeated_files(files)
-    scores = _scores(files[0], columns, dialect)
-    ids: dict[str, Any] = {"id": columns.id, "value": columns.label, **dialect}
+    scores = _scores(files[0], columns)
+    ids: dict[str, Any] = {"id": columns.id_, "value": columns.label, **dialect}
     if columns.party is not None:
         return join(scores, fg.IdTable(files[1:], party=columns.party, **ids))
     labels: dict[str, fg.IdTable] = {}
@@ -287,9 +293,9 @@ def _join(
     return join(scores, labels)
 
 
-def _scores(path: Path, columns: _Columns, dialect: DialectOptions) -> fg.IdTable:
+def _scores(path: Path, columns: PartyFiles) -> fg.IdTable:
     """The file of scores; where it is one of labels, that is said."""
-    ids: dict[str, Any] = {"id": columns.id, **dialect}
+    ids: dict[str, Any] = {"id": columns.id_, **columns.dialect}
     try:
         return fg.IdTable(path, value=columns.score, **ids)
     except fg.InputError:
@@ -307,18 +313,16 @@ def _scores(path: Path, columns: _Columns, dialect: DialectOptions) -> fg.IdTabl
 
 def _told(
     result: fg.Evaluation | fg.LabelAuc,
-    json: Path | None,
-    plots: Path | None,
     score: str,
-    rates: Rates,
+    thresholds: ThresholdOptions,
+    output: SavedFiles,
 ) -> tuple[str, list[Table | str]]:
     """A result in words and tables; saves what is to be saved."""
-    from fedgauge.cli.show import read_out, save_json
-
     if isinstance(result, fg.Evaluation):
-        return read_out(result, json, plots, score, rates)
-    if json is not None:
-        save_json(result, json)
+        result = thresholds.at_level(result)
+        return read_out(result, thresholds, name=score, json=output.json, plots=output.plots)
+    if output.json is not None:
+        save_json(result, output.json)
     return str(result), []
 
 
@@ -333,6 +337,7 @@ def _notes(joined: JoinedExamples, result: fg.Evaluation | fg.LabelAuc) -> Itera
 
 
 @app.command()
+@command()
 def plan(
     parties: Annotated[int, typer.Option(help="How many label parties will take part.")],
     examples: Annotated[int, typer.Option(help="About how many examples there are in all.")],
@@ -351,7 +356,6 @@ def plan(
             "Area Error, roc=0.001: says what it takes."
         ),
     ] = None,
-    quiet: Quiet = False,
 ) -> None:
     """Say which mechanism is best and what to expect of it, from public figures alone.
 
@@ -363,42 +367,33 @@ def plan(
 
       fedgauge vertical plan --parties 4 --examples 20000 --want roc_auc=0.01
     """
-    with readable_errors():
-        privacy = fg.DistributedDP(
-            1.0 if epsilon is None else epsilon,
-            delta=delta,
-            noise=noise.value,
-            unit="label",
-            neighbours="flip",
+    budget = 1.0 if epsilon is None else epsilon
+    privacy = fg.DistributedDP(
+        budget, delta=delta, noise=noise.value, unit="label", neighbours="flip"
+    )
+    outlook = with_progress(
+        lambda: fg.plan_vertical(
+            parties=parties,
+            examples=examples,
+            privacy=privacy,
+            positive_rate=positive_rate,
+            auc=auc,
+        ),
+        "Planning",
+    )
+    told = None
+    if want is not None:
+        told = with_progress(
+            lambda: need_in_words(outlook, want, alone=only is not None), "Planning"
         )
-        outlook = with_progress(
-            quiet,
-            lambda: fg.plan_vertical(
-                parties=parties,
-                examples=examples,
-                privacy=privacy,
-                positive_rate=positive_rate,
-                auc=auc,
-            ),
-            "Planning",
-        )
-        told = None
-        if want is not None:
-            told = with_progress(
-                quiet, lambda: need_in_words(outlook, want, alone=only is not None), "Planning"
-            )
-    if quiet:
-        return
     screen.print(summary_table(outlook))
     screen.print()
     screen.print(mechanism_table(outlook))
-    screen.print(best_in_words(outlook), markup=False)
+    screen.print(best_in_words(outlook))
     if told is not None:
-        screen.print(told, markup=False)
+        screen.print(told)
 
 
-app.command()(roster)
-app.command()(assign)
 vertical_parties.register(app)
 
 

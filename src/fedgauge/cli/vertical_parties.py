@@ -5,9 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,26 +17,26 @@ import typer
 
 import fedgauge as fg
 from fedgauge import storage
+from fedgauge.cli.command import command
 from fedgauge.cli.exchange_coordinator import price
 from fedgauge.cli.options import (
-    Decimal,
+    HERE,
     Delta,
-    DialectOptions,
+    FileOptions,
     HintRate,
     Model,
     NoiseKind,
     NoiseOption,
-    Quiet,
-    Separator,
+    Positive,
+    ScoreOption,
     SiteOption,
-    make_dialect,
+    TreeOption,
     make_tree,
     refuse_given,
 )
 from fedgauge.cli.terminal import (
     fail,
     print_result,
-    readable_errors,
     refuse_to_replace,
     say_counted,
     screen,
@@ -69,7 +70,6 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     AnyAssignment = RosterBins[Totals] | RosterBins[RankTotals]
 
-_HERE = Path("site.toml")
 _ENDING = ".roster"
 _USELESS = 0.02  # error of the AUC, as `fedgauge plan` judges it
 _GUESSED_RATE = 0.2  # as bins are placed where nothing is hinted
@@ -87,23 +87,56 @@ class PairKind(StrEnum):
     GAUSSIAN = "gaussian"
 
 
-def roster(
-    ctx: typer.Context,
-    file: Annotated[Path, typer.Argument(help="CSV, TSV (also .gz) or Parquet of labels.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the roster goes.")],
-    key: Annotated[str | None, typer.Option("--id", help="Column of the id.")] = None,
+@dataclass(frozen=True, kw_only=True)
+class KeyColumns(FileOptions):
+    """What names the examples of a label party."""
+
+    key: Annotated[str | None, typer.Option("--id", help="Column of the id.")] = None
     score: Annotated[
         str | None,
         typer.Option(help="Instead of --id, where this party scored its examples itself."),
-    ] = None,
+    ] = None
+
+    @property
+    def column(self) -> str:
+        """The one column that is named."""
+        if (self.key is None) == (self.score is None):
+            raise fg.InputError(
+                "name one column: of ids (--id) or, where this party scored its examples itself, "
+                "of scores (--score)."
+            )
+        return self.key or self.score or ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerColumns(KeyColumns):
+    """Where the labels of an answer are, and what names them."""
+
+    label: Annotated[str, typer.Option(help="Column of the true label.")]
+
+    def rows(self, file: Path, bins: Path) -> NamedLabels:
+        """The labels of a file, by the bins that this party was sent."""
+        return NamedLabels(
+            str(file),
+            self.label,
+            self.column,
+            str(bins),
+            self.score is not None,
+            **self.dialect,
+        )
+
+
+@command()
+def roster(
+    file: Annotated[Path, typer.Argument(help="CSV, TSV (also .gz) or Parquet of labels.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the roster goes.")],
     few_values: Annotated[
         bool,
         typer.Option("--few-values", help="These are scores, although they could be labels."),
     ] = False,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    site_file: SiteOption = _HERE,
-    quiet: Quiet = False,
+    site_file: SiteOption = HERE,
+    *,
+    columns: KeyColumns,
 ) -> None:
     """Label party: list the examples it has labels for, by id, and sign the list.
 
@@ -116,45 +149,139 @@ def roster(
 
       fedgauge vertical roster scored.csv --score p --site shop-a/site.toml --output shop-a.roster
     """
-    with readable_errors():
-        if (key is None) == (score is None):
-            raise fg.InputError(
-                "name one column: of ids (--id) or, where this party scored its examples itself, "
-                "of scores (--score)."
-            )
-        refuse_to_replace(roster=output)
-        site, dialect = Site.from_toml(site_file), make_dialect(separator, decimal)
-        if key is not None:
-            refuse_given(ctx, {"few_values"}, "{} would do nothing with --id. Leave it out.")
-            ids = ids_in(file, key=key, separator=dialect["separator"])
-            with located(str(file)):
-                made = Roster.of_ids(ids, site.key)
-        else:
-            assert score is not None  # noqa: S101  (one of both is named)
-            scores = scores_in(file, score=score, **dialect)
-            with located(str(file)):
-                made = Roster.of_scores(scores, site.key, few_values=few_values)
-        made.keep(site)
-        _write(output, made.to_bytes())
+    column, dialect = columns.column, columns.dialect
+    refuse_to_replace(roster=output)
+    site = Site.from_toml(site_file)
+    if columns.score is None:
+        refuse_given({"few_values"}, "{} would do nothing with --id. Leave it out.")
+        ids = ids_in(file, key=column, separator=dialect["separator"])
+        with located(str(file)):
+            made = Roster.of_ids(ids, site.key)
+    else:
+        scores = scores_in(file, score=column, **dialect)
+        with located(str(file)):
+            made = Roster.of_scores(scores, site.key, few_values=few_values)
+    made.keep(site)
+    _write(output, made.to_bytes())
     if made.has_few_values and not few_values:
         warn(
-            f"column {score!r} has few distinct values, and the roster shows how many examples "
+            f"column {column!r} has few distinct values, and the roster shows how many examples "
             "have each: make sure that it holds scores before you send it."
         )
-    if not quiet:
-        what = f"{made.examples:,} {'scores' if made.is_scored else 'ids'}, sorted"
-        screen.print(f"Saved {output}: {what}, signed by {site.name}", markup=False)
-        screen.print(
-            f"It shows column {key or score!r} to whoever reads it. No other was read, so no label "
-            "is in it.",
-            markup=False,
+    what = f"{made.examples:,} {'scores' if made.is_scored else 'ids'}, sorted"
+    screen.print(f"Saved {output}: {what}, signed by {site.name}")
+    screen.print(
+        f"It shows column {column!r} to whoever reads it. No other was read, so no label is in it."
+    )
+    then = "gathers scores" if made.is_scored else "scores these examples"
+    screen.print(f"Send it to whoever {then}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AssignOptions(FileOptions):
+    """How examples get their bins, and what each label is promised."""
+
+    panel: ClassVar[str] = "Bins and privacy"
+
+    key: Annotated[str | None, typer.Option("--id", help="Column of the id.")] = None
+    score: ScoreOption = None
+    client_scored: Annotated[
+        bool,
+        typer.Option("--client-scored", help="Rosters hold scores: there is no file of them."),
+    ] = False
+    model: Annotated[
+        Model,
+        typer.Option(
+            "--privacy",
+            help="ddp: noise on counts. ldp: labels flipped at random, once and for all.",
+        ),
+    ] = Model.DDP
+    epsilon: Annotated[float, typer.Option(help="Privacy budget of one label.")]
+    mechanism: Annotated[
+        PairKind | None,
+        typer.Option(help="For the AUC alone: two noisy numbers of each party, without a sum."),
+    ] = None
+    delta: Delta = None
+    noise: NoiseOption = NoiseKind.POLYA
+    positive_rate: HintRate = None
+    positive: Positive = None
+    tree: TreeOption = None
+    min_survivors: Annotated[
+        int | None,
+        typer.Option(help=r"Fewest parties in the sum. \[default: all, so none may drop out]"),
+    ] = None
+    max_colluding: Annotated[
+        int, typer.Option(help="Parties that may pool what they know with a reader.")
+    ] = 1
+
+    def privacy(self) -> AnyPrivacyModel:
+        """What each label is promised; options that it has no use for are refused."""
+        if self.model is Model.SA:
+            raise fg.PlanError(
+                "an exact sum would show a label that is alone in its bin. Use --privacy ddp or "
+                "ldp."
+            )
+        if self.model is Model.LDP:
+            if self.client_scored:
+                raise fg.PlanError(
+                    "flips go by id, and parties that scored their examples themselves name none. "
+                    "Use --privacy ddp."
+                )
+            idle = {*_OF_SUMS, "delta", "noise", "mechanism", "tree"}
+            refuse_given(idle, "{} would do nothing with flipped labels. Leave it out.")
+            return fg.LocalDP(self.epsilon, unit="label")
+        if self.mechanism is not None:
+            idle = {*_OF_SUMS, "noise", "tree", "positive_rate"}
+            why = "{} would do nothing with --mechanism, which has no bins and its own noise."
+            refuse_given(idle, f"{why} Leave it out.")
+        gaussian = self.mechanism is PairKind.GAUSSIAN
+        return fg.DistributedDP(
+            self.epsilon,
+            delta=self.delta,
+            noise="discrete-gaussian" if gaussian else self.noise.value,
+            unit="label",
+            neighbours="flip",
         )
-        then = "gathers scores" if made.is_scored else "scores these examples"
-        screen.print(f"Send it to whoever {then}.")
+
+    def cohort(self, parties: int) -> fg.Cohort | None:
+        """Who must take part; None leaves it to what follows from one or two parties."""
+        if parties < _LEAST_SUM:
+            refuse_given(
+                _OF_SUMS,
+                "{} would do nothing with one or two label parties: each adds all of the noise. "
+                "Leave it out.",
+            )
+            return None
+        least = parties if self.min_survivors is None else self.min_survivors
+        if least > parties:
+            raise fg.PlanError(f"min_survivors must be at most the {parties} parties there are.")
+        if least < _LEAST_SUM:
+            raise fg.PlanError(
+                f"min_survivors must be at least {_LEAST_SUM}: a party takes part in no smaller "
+                "sum."
+            )
+        return fg.Cohort(least, self.max_colluding)
+
+    def assign(
+        self, held: dict[bytes, Roster], known: tuple[pa.Array, Floats] | None
+    ) -> AnyAssignment:
+        """The bins or ranks of the examples on the rosters, by their ids and scores if known."""
+        privacy, cohort = self.privacy(), self.cohort(len(held))
+        if self.mechanism is not None:
+            return assign_ranks(known, held, privacy, self.mechanism.value, positive=self.positive)
+        return assign_bins(
+            known,
+            held,
+            privacy,
+            cohort=cohort if privacy.needs_cohort else None,
+            tree=make_tree(self.tree),
+            positive_rate=self.positive_rate,
+            positive=self.positive,
+        )
 
 
+@command(usual="files output key score client_scored epsilon model site_file quiet")
 def assign(
-    ctx: typer.Context,
     files: Annotated[
         list[Path],
         typer.Argument(
@@ -162,50 +289,12 @@ def assign(
             help="CSV, TSV (also .gz) or Parquet of scores, then the rosters of all parties.",
         ),
     ],
-    epsilon: Annotated[float, typer.Option(help="Privacy budget of one label.")],
     output: Annotated[
         Path, typer.Option("--output", "-o", help="A new folder, for the plan and the bins.")
     ],
-    key: Annotated[str | None, typer.Option("--id", help="Column of the id.")] = None,
-    score: Annotated[
-        str | None, typer.Option(help="Column of the score; higher is more positive.")
-    ] = None,
-    client_scored: Annotated[
-        bool,
-        typer.Option("--client-scored", help="Rosters hold scores: there is no file of them."),
-    ] = False,
-    model: Annotated[
-        Model,
-        typer.Option(
-            "--privacy",
-            help="ddp: noise on counts. ldp: labels flipped at random, once and for all.",
-        ),
-    ] = Model.DDP,
-    mechanism: Annotated[
-        PairKind | None,
-        typer.Option(help="For the AUC alone: two noisy numbers of each party, without a sum."),
-    ] = None,
-    delta: Delta = None,
-    noise: NoiseOption = NoiseKind.POLYA,
-    positive_rate: HintRate = None,
-    positive: Annotated[
-        str | None, typer.Option(help="Label of the positive class, unless labels are 0/1.")
-    ] = None,
-    tree: Annotated[
-        str | None,
-        typer.Option(help=r"Branchings over the bins, such as 16x16. \[default: planned]"),
-    ] = None,
-    min_survivors: Annotated[
-        int | None,
-        typer.Option(help=r"Fewest parties in the sum. \[default: all, so none may drop out]"),
-    ] = None,
-    max_colluding: Annotated[
-        int, typer.Option(help="Parties that may pool what they know with a reader.")
-    ] = 1,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    site_file: SiteOption = _HERE,
-    quiet: Quiet = False,
+    site_file: SiteOption = HERE,
+    *,
+    options: AssignOptions,
 ) -> None:
     """Scorer: give each example on the rosters its bin; a plan for all, and bins for each party.
 
@@ -222,98 +311,32 @@ def assign(
       fedgauge vertical assign scores.csv *.roster --id user --score p --epsilon 1 --mechanism \
       adaptive --output ranks
     """
-    with readable_errors():
-        site, dialect = Site.from_toml(site_file), make_dialect(separator, decimal)
-        scores, rosters = _inputs(files, key, score, dialect, client_scored=client_scored)
-        held = _by_party(rosters, site)
-        privacy = _privacy(ctx, model, mechanism, epsilon, delta, noise)
-        _refuse_folder(output)
-        if len(held) < _LEAST_SUM:
-            refuse_given(
-                ctx,
-                _OF_SUMS,
-                "{} would do nothing with one or two label parties: each adds all of the noise. "
-                "Leave it out.",
-            )
-        if scores is None:
-            _tell_units(held, site)
-        known = None if scores is None else _known(scores, held, site)
-
-        def assign_all() -> AnyAssignment:
-            if mechanism is not None:
-                return assign_ranks(known, held, privacy, mechanism.value, positive=positive)
-            cohort = _cohort(len(held), min_survivors, max_colluding)
-            return assign_bins(
-                known,
-                held,
-                privacy,
-                cohort=cohort if privacy.needs_cohort else None,
-                tree=make_tree(tree),
-                positive_rate=positive_rate,
-                positive=positive,
-            )
-
-        assigned = with_progress(quiet, assign_all, "Assigning bins")
-        expected = _expected(assigned, positive_rate)
-        kept = assigned.totals.keep(site)
-        _save(assigned, output, site)
+    site = Site.from_toml(site_file)
+    scores, rosters = _inputs(files, options)
+    held = _by_party(rosters, site)
+    options.privacy()  # refuses before anything is read
+    _refuse_folder(output)
+    options.cohort(len(held))
+    if scores is None:
+        _tell_units(held, site)
+    known = None if scores is None else _known(scores, held, site)
+    assigned = with_progress(lambda: options.assign(held, known), "Assigning bins")
+    expected = _expected(assigned, options.positive_rate)
+    kept = assigned.totals.keep(site)
+    _save(assigned, output, site)
     useless = expected.noise > _USELESS
     if useless:
         _warn_of_useless(expected)
-    if quiet:
-        return
     _say_who(assigned, held, site)
     if not useless:
         _say_enough(expected)
     _say_next(assigned, output, site, kept)
 
 
-def _privacy(
-    ctx: typer.Context,
-    model: Model,
-    mechanism: PairKind | None,
-    epsilon: float,
-    delta: float | None,
-    noise: NoiseKind,
-) -> AnyPrivacyModel:
-    """What each label is promised; options that it has no use for are refused."""
-    if model is Model.SA:
-        raise fg.PlanError(
-            "an exact sum would show a label that is alone in its bin. Use --privacy ddp or ldp."
-        )
-    if model is Model.LDP:
-        if ctx.params["client_scored"]:
-            raise fg.PlanError(
-                "flips go by id, and parties that scored their examples themselves name none. Use "
-                "--privacy ddp."
-            )
-        idle = {*_OF_SUMS, "delta", "noise", "mechanism", "tree"}
-        refuse_given(ctx, idle, "{} would do nothing with flipped labels. Leave it out.")
-        return fg.LocalDP(epsilon, unit="label")
-    if mechanism is not None:
-        idle = {*_OF_SUMS, "noise", "tree", "positive_rate"}
-        why = "{} would do nothing with --mechanism, which has no bins and its own noise."
-        refuse_given(ctx, idle, f"{why} Leave it out.")
-    gaussian = mechanism is PairKind.GAUSSIAN
-    return fg.DistributedDP(
-        epsilon,
-        delta=delta,
-        noise="discrete-gaussian" if gaussian else noise.value,
-        unit="label",
-        neighbours="flip",
-    )
-
-
-def _inputs(
-    files: list[Path],
-    key: str | None,
-    score: str | None,
-    dialect: DialectOptions,
-    *,
-    client_scored: bool,
-) -> tuple[fg.IdTable | None, list[Path]]:
+def _inputs(files: list[Path], options: AssignOptions) -> tuple[fg.IdTable | None, list[Path]]:
     """The scores, where there is a file of them, and the rosters."""
-    if client_scored:
+    key, score = options.key, options.score
+    if options.client_scored:
         if key is not None or score is not None:
             raise fg.InputError(
                 "with --client-scored the scores are in the rosters. Leave out --id and --score."
@@ -332,7 +355,7 @@ def _inputs(
             "there are no rosters. Each label party makes one with `fedgauge vertical roster`; "
             "name them after the scores."
         )
-    return fg.IdTable(first, id=key, value=score, **dialect), rosters
+    return fg.IdTable(first, id=key, value=score, **options.dialect), rosters
 
 
 def _known(scores: fg.IdTable, held: dict[bytes, Roster], site: Site) -> tuple[pa.Array, Floats]:
@@ -359,20 +382,6 @@ def _by_party(paths: list[Path], site: Site) -> dict[bytes, Roster]:
                 raise fg.InputError(f"{site.peers[read.party]} has two rosters. Name one.")
         held[read.party] = read
     return held
-
-
-def _cohort(parties: int, min_survivors: int | None, max_colluding: int) -> fg.Cohort | None:
-    """Who must take part; None leaves it to what follows from one or two parties."""
-    if parties < _LEAST_SUM:
-        return None
-    least = parties if min_survivors is None else min_survivors
-    if least > parties:
-        raise fg.PlanError(f"min_survivors must be at most the {parties} parties there are.")
-    if least < _LEAST_SUM:
-        raise fg.PlanError(
-            f"min_survivors must be at least {_LEAST_SUM}: a party takes part in no smaller sum."
-        )
-    return fg.Cohort(least, max_colluding)
 
 
 def _tell_mismatch(held: dict[bytes, Roster], scored: pa.Array, site: Site) -> None:
@@ -477,15 +486,15 @@ def _say_who(assigned: AnyAssignment, held: dict[bytes, Roster], site: Site) -> 
     shape = f" (tree {'x'.join(map(str, plan.tree))})" if len(plan.tree) > 1 else ""
     parties = "1 party" if len(held) == 1 else f"{len(held)} parties"
     places = f"in {bins:,} bins{shape}" if plan.paired is None else "by rank, for the AUC alone"
-    screen.print(f"Labels at {parties}, {places}", markup=False)
+    screen.print(f"Labels at {parties}, {places}")
     for party, each in held.items():
         missing = assigned.unscored[party]
         told = f", {missing:,} of them without a score: left out" if missing else ""
-        screen.print(f"  {site.peers[party]}: {each.examples:,} examples{told}", markup=False)
+        screen.print(f"  {site.peers[party]}: {each.examples:,} examples{told}")
     if assigned.unlabelled:
         lost = assigned.unlabelled
         scores = "1 score is" if lost == 1 else f"{lost:,} scores are"
-        screen.print(f"{scores} on no roster: left out", markup=False)
+        screen.print(f"{scores} on no roster: left out")
 
 
 def _say_enough(expected: _Errors) -> None:
@@ -493,8 +502,7 @@ def _say_enough(expected: _Errors) -> None:
     enough = "noise hardly adds to that" if noise < sampling / 2 else "more examples would help"
     screen.print(
         f"The AUC is expected to be off by {noise:.2g} through noise and bins, next to "
-        f"{sampling:.2g} through so many examples: {enough}.",
-        markup=False,
+        f"{sampling:.2g} through so many examples: {enough}."
     )
 
 
@@ -530,7 +538,7 @@ def _say_next(assigned: AnyAssignment, folder: Path, site: Site, kept: Path) -> 
         ]
     else:
         lines += ["Then:", f"  fedgauge exchange start {plan} RUN --site {own}"]
-    screen.print("\n".join(lines), markup=False)
+    screen.print("\n".join(lines))
 
 
 PlanFile = Annotated[Path, typer.Argument(help="The plan, as whoever scored sent it.")]
@@ -538,32 +546,22 @@ BinsFile = Annotated[Path, typer.Argument(help="The bins or ranks that this part
 LabelsFile = Annotated[
     Path, typer.Argument(metavar="LABELS", help="CSV, TSV (also .gz) or Parquet of labels.")
 ]
-LabelColumn = Annotated[str, typer.Option(help="Column of the true label.")]
-IdColumn = Annotated[str | None, typer.Option("--id", help="Column of the id.")]
-ScoreColumn = Annotated[
-    str | None,
-    typer.Option(help="Instead of --id, where this party scored its examples itself."),
-]
 
 
 def register(app: typer.Typer) -> None:
     """Add these commands to those for labels apart from scores."""
-    app.command()(check)
-    app.command()(answer)
-    app.command()(result)
+    for each in (roster, assign, check, answer, result):
+        app.command()(each)
 
 
+@command(by_plan=True)
 def check(
     plan: PlanFile,
     bins: BinsFile,
     file: LabelsFile,
-    label: LabelColumn,
-    key: IdColumn = None,
-    score: ScoreColumn = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    site_file: SiteOption = _HERE,
-    quiet: Quiet = False,
+    site_file: SiteOption = HERE,
+    *,
+    columns: AnswerColumns,
 ) -> None:
     """Label party, before it answers: what the site file says to the plan, and what would count.
 
@@ -575,12 +573,11 @@ def check(
 
       fedgauge vertical check plan.toml a.bins bought.csv --label y --id user
     """
-    with readable_errors(by_plan=True), _as_input():
-        named = _named(file, bins, label, key, score, separator, decimal)
+    with _as_input():
+        named = columns.rows(file, bins)
         site, loaded = Site.from_toml(site_file), fg.EvaluationPlan.load(plan)
         seen = preview(site, loaded, named)
-    if not quiet:
-        _say_preview(seen, site, loaded, file)
+    _say_preview(seen, site, loaded, file)
     for sentence in seen.warnings:
         warn(sentence)
     if seen.refusal is not None:
@@ -602,27 +599,24 @@ def _say_preview(seen: Preview, site: Site, plan: fg.EvaluationPlan, file: Path)
             if seen.warnings
             else "This site can answer."
         )
-    screen.print("\n".join(lines), markup=False)
+    screen.print("\n".join(lines))
 
 
+@command(by_plan=True)
 def answer(
     plan: PlanFile,
     bins: BinsFile,
     file: LabelsFile,
-    label: LabelColumn,
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the answer goes.")],
-    key: IdColumn = None,
-    score: ScoreColumn = None,
     flips: Annotated[
         Path | None,
         typer.Option(
             help=r"Where flipped labels are kept. \[default: labels.flips beside the site file]"
         ),
     ] = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    site_file: SiteOption = _HERE,
-    quiet: Quiet = False,
+    site_file: SiteOption = HERE,
+    *,
+    columns: AnswerColumns,
 ) -> None:
     """Label party: answer a plan alone, with all of the noise or with labels flipped once.
 
@@ -636,15 +630,14 @@ def answer(
       fedgauge vertical answer plan.toml a.bins bought.csv --label y --id user --output a.answer
     """
     seen: list[RowSummary] = []
-    with readable_errors(by_plan=True), _as_input():
-        named = _named(file, bins, label, key, score, separator, decimal)
+    with _as_input():
+        named = columns.rows(file, bins)
         site, loaded = Site.from_toml(site_file), fg.EvaluationPlan.load(plan)
         if flips is not None and not loaded.privacy.flips_labels:
             raise fg.InputError("the plan flips no labels. Leave out --flips.")
 
         def explain() -> None:
-            if not quiet:
-                screen.print(f"{brief(loaded)}\n", markup=False)
+            screen.print(f"{brief(loaded)}\n")
 
         made = answer_alone(
             site, loaded, named, output, flips=flips, ready=explain, tell=warn, show=seen.append
@@ -654,13 +647,11 @@ def answer(
             f"this site answered the plan before, and that answer stands, whatever its file holds "
             f"now. The same bytes are in {output}, and nothing more is charged."
         )
-    if quiet:
-        return
-    for counted in seen:
-        say_counted(counted)
-    screen.print(f"Saved {output}: send it to whoever scored", markup=False)
+    say_counted(seen)
+    screen.print(f"Saved {output}: send it to whoever scored")
 
 
+@command(by_plan=True)
 def result(
     plan: PlanFile,
     answers: Annotated[list[Path], typer.Argument(help="The answers of the parties.")],
@@ -668,8 +659,7 @@ def result(
         bool, typer.Option("--without-missing", help="Go on without parties that did not answer.")
     ] = False,
     json: Annotated[Path | None, typer.Option(help="Save the result to this file.")] = None,
-    site_file: SiteOption = _HERE,
-    quiet: Quiet = False,
+    site_file: SiteOption = HERE,
 ) -> None:
     """Scorer: make the result of what parties answered alone.
 
@@ -680,12 +670,11 @@ def result(
 
       fedgauge vertical result plan.toml *.answer --site platform/site.toml --json r.json
     """
-    with readable_errors(by_plan=True), _as_input():
+    with _as_input():
         refuse_to_replace(json=json)
         site, loaded = Site.from_toml(site_file), fg.EvaluationPlan.load(plan)
         given = [LabelAnswer.load(path) for path in answers]
         made = with_progress(
-            quiet,
             lambda: conclude_alone(site, loaded, given, without_missing=without_missing),
             "Measuring",
         )
@@ -693,9 +682,9 @@ def result(
             made.to_json(json)
         if isinstance(made, fg.Evaluation):
             _require_curves(made)
-    print_result(made, quiet=quiet)
-    if json is not None and not quiet:
-        screen.print(f"Saved {json}, unsigned", markup=False)
+    print_result(made)
+    if json is not None:
+        screen.print(f"Saved {json}, unsigned")
 
 
 def _require_curves(made: fg.Evaluation) -> None:
@@ -706,27 +695,6 @@ def _require_curves(made: fg.Evaluation) -> None:
         if made.caution is not None:
             warn(made.caution)
         raise
-
-
-def _named(
-    file: Path,
-    bins: Path,
-    label: str,
-    key: str | None,
-    score: str | None,
-    separator: str | None,
-    decimal: str | None,
-) -> NamedLabels:
-    """Where the labels are, and what names them."""
-    if (key is None) == (score is None):
-        raise fg.InputError(
-            "name one column: of ids (--id) or, where this party scored its examples itself, of "
-            "scores (--score)."
-        )
-    column = key or score
-    assert column is not None  # noqa: S101  (one of both is named)
-    dialect = make_dialect(separator, decimal)
-    return NamedLabels(str(file), label, column, str(bins), score is not None, **dialect)
 
 
 @contextmanager
