@@ -31,7 +31,7 @@ def test_commands_run(tmp_path, shell):
     """In order, in a folder in which nothing is but what they make."""
     lines = [line for block in blocks("sh") for line in block.splitlines()]
     commands = [line for line in lines if line.startswith("fedgauge ")]
-    assert len(commands) == 10
+    assert len(commands) == 11
     for command in commands:
         done = shell(command, tmp_path)
         assert done.returncode == 0, done.stderr
