@@ -10,6 +10,7 @@ import msgspec
 
 from fedgauge.errors import AxisError, PlanError, PlanRefused
 from fedgauge.histograms.axis import MOST_BINS, MOST_POINTS, Axis
+from fedgauge.histograms.calibrator import Calibrator, Steps
 
 if TYPE_CHECKING:
     from fedgauge.plan.plan import EvaluationPlan
@@ -25,6 +26,8 @@ def check_rules(plan: "EvaluationPlan") -> None:
     _check_apart(plan)
     _check_reported(plan)
     _check_min_cell(plan)
+    if plan.calibrator is not None:
+        _check_map(plan.calibrator, plan.axis)
 
 
 def require_clipping(axis: Axis) -> None:
@@ -81,6 +84,26 @@ def _check_min_cell(plan: "EvaluationPlan") -> None:
         raise PlanError(f"small cells are merged on at most {MOST_POINTS:,} bins. Use fewer.")
     if plan.final.sum_steps and not math.isfinite(plan.axis.high - plan.axis.low):
         raise PlanError("merged bins are too wide for score sums. Narrow the axis.")
+
+
+def _check_map(calibrator: Calibrator, axis: Axis) -> None:
+    """Refuse a map that plans cannot have, or not on such an axis."""
+    if not calibrator.is_monotone:
+        raise PlanError(
+            "the map falls in places, so higher scores come out lower, and a plan takes none that "
+            "does. Map the scores themselves (fedgauge apply, Calibrator.transform), or fit "
+            "another: result.calibrator('auto')."
+        )
+    if axis.low < 0 or axis.high > 1:
+        raise PlanError(
+            f"a map makes probabilities, and the axis runs from {axis.low:g} to {axis.high:g}. Use "
+            "an axis from 0 to 1: divide percentages by 100; of log-odds t take 1 / (1 + exp(-t))."
+        )
+    if axis.kind == "values" and not isinstance(calibrator.form, Steps):
+        raise PlanError(
+            "on an axis of known values every score must be one of them to the last digit, and "
+            "this map is smooth. Use bins, such as Axis.uniform(64)."
+        )
 
 
 MOST_BYTES: Final = 1 << 23  # holds the most points an axis may list, at 25 bytes each

@@ -17,7 +17,7 @@ from fedgauge import _html
 from fedgauge.arrays import Floats
 from fedgauge.errors import AxisError, PlanError, PlanRefused, RecordError
 from fedgauge.histograms.axis import MOST_BINS, Axis, AxisSpec
-from fedgauge.histograms.calibrator import Calibrator, Steps
+from fedgauge.histograms.calibrator import Calibrator
 from fedgauge.histograms.histogram import Draw, ScoreHistogram, check_tree
 from fedgauge.histograms.tables import AnyTable, TableSum, margins
 from fedgauge.histograms.two_round import TwoRound
@@ -147,45 +147,9 @@ _MAPPED: Final = (
 )
 
 
-def check(calibrator: Calibrator, axis: Axis) -> None:
-    """Refuse a map that plans cannot have, or not on such an axis."""
-    if not calibrator.is_monotone:
-        raise PlanError(
-            "the map falls in places, so higher scores come out lower, and a plan takes none that "
-            "does. Map the scores themselves (fedgauge apply, Calibrator.transform), or fit "
-            "another: result.calibrator('auto')."
-        )
-    if axis.low < 0 or axis.high > 1:
-        raise PlanError(
-            f"a map makes probabilities, and the axis runs from {axis.low:g} to {axis.high:g}. Use "
-            "an axis from 0 to 1: divide percentages by 100; of log-odds t take 1 / (1 + exp(-t))."
-        )
-    if axis.kind == "values" and not isinstance(calibrator.form, Steps):
-        raise PlanError(
-            "on an axis of known values every score must be one of them to the last digit, and "
-            "this map is smooth. Use bins, such as Axis.uniform(64)."
-        )
-
-
-def name(calibrator: Calibrator) -> str:
+def _map_name(calibrator: Calibrator) -> str:
     """What an officer compares: what fitted the map, its form, how its digest begins."""
     return f"{calibrator.in_words()}, map {calibrator.digest[:_NAMED_BY]}"
-
-
-def in_words(calibrator: Calibrator) -> tuple[str, str]:
-    """A title and a paragraph for whoever must approve of the plan."""
-    return "What scores go through first", _MAPPED.format(name(calibrator))
-
-
-def pulled_back(calibrator: Calibrator, axis: Axis) -> Axis:
-    """The axis of scores before the map that counts them as the axis behind it does.
-
-    A map that never falls, and an axis, count like another axis: its edges are the same ones,
-    pulled back through the map.
-    """
-    inner = np.unique(calibrator.pull_back(axis.edges[1:-1]))
-    # Where the end bins end changes no count: they hold all scores beyond.
-    return Axis.from_edges([-1.0, *inner.tolist(), 2.0], outside="clip")
 
 
 _FLIPS: Final = "local DP of labels flips them: use EvaluationPlan.for_flips."
@@ -291,7 +255,6 @@ class EvaluationPlan(
         self.final.check(self.terms)
         check_rules(self)
         if self.calibrator is not None:
-            check(self.calibrator, self.axis)
             bare = self.calibrator.without_facts()  # what it was fitted on changes no count
             msgspec.structs.force_setattr(self, "calibrator", bare)
 
@@ -650,7 +613,8 @@ class EvaluationPlan(
             two_rounds.in_words(self) if self.has_two_rounds else self.final.in_words(self.terms)
         )
         if self.calibrator is not None:
-            words.append(in_words(self.calibrator))
+            text = _MAPPED.format(_map_name(self.calibrator))
+            words.append(("What scores go through first", text))
         if self.min_cell:
             told = _SMALL_CELLS + (_SMALL_GROUPS if self.task.layout.groups else "") + _BEFORE
             words.append(("What is shown of small groups", told.format(self.min_cell)))
@@ -707,8 +671,16 @@ class EvaluationPlan(
 
     @cached_property
     def score_axis(self) -> Axis:
-        """The bins of scores as they come, before any map: what a sum tells apart."""
-        return self.axis if self.calibrator is None else pulled_back(self.calibrator, self.axis)
+        """The bins of scores as they come, before any map: what a sum tells apart.
+
+        A map that never falls, and an axis, count like another axis: its edges are the same ones,
+        pulled back through the map.
+        """
+        if self.calibrator is None:
+            return self.axis
+        inner = np.unique(self.calibrator.pull_back(self.axis.edges[1:-1]))
+        # Where the end bins end changes no count: they hold all scores beyond.
+        return Axis.from_edges([-1.0, *inner.tolist(), 2.0], outside="clip")
 
     def __reduce__(self) -> tuple[Any, ...]:
         plan = type(self), msgspec.structs.astuple(self)
@@ -833,7 +805,7 @@ def _summary(plan: EvaluationPlan) -> list[tuple[str, str]]:
         least, colluding = plan.cohort.min_survivors, plan.cohort.max_colluding
         rows.append(("cohort", f"at least {least:,} clients, {colluding:,} of whom may collude"))
     if plan.calibrator is not None:
-        rows.append(("calibrator", name(plan.calibrator)))
+        rows.append(("calibrator", _map_name(plan.calibrator)))
     if plan.min_cell:
         rows.append(("min_cell", f"{plan.min_cell:,}"))
     if plan.not_after is not None:
