@@ -78,15 +78,13 @@ def test_scores_must_be_probabilities():
             ask()
 
 
-def test_usual_thresholds_are_edges_near_hundredths(result):
+def test_usual_thresholds_are_edges_near_hundredths_and_finer_where_positives_are_rare(result):
     curve = result.decision_curve()
     np.testing.assert_allclose(curve.thresholds, np.arange(1, 100) / 100)
     fine = fg.evaluate({"a": calibrated()})
-    assert np.isin(fine.decision_curve().thresholds, fine.released.axis.edges).all()
-    assert all(fine.at_threshold(t).on_edge for t in fine.decision_curve().thresholds)
-
-
-def test_where_positives_are_rare_thresholds_are_finer():
+    usual = fine.decision_curve().thresholds
+    assert np.isin(usual, fine.released.axis.edges).all()
+    assert all(fine.at_threshold(t).on_edge for t in usual)
     rare = fg.evaluate({"a": calibrated(20_000, rate=0.004)})
     thresholds = rare.decision_curve().thresholds
     assert np.count_nonzero(thresholds < 0.009) >= 20
@@ -152,12 +150,6 @@ def test_ranges_with_a_gap_and_of_a_model_without_skill():
     assert repr(curve).endswith("useful nowhere>")
 
 
-def test_level(result):
-    wide, narrow = (result.at_level(level).net_benefit(0.2) for level in (0.99, 0.8))
-    assert wide.low < narrow.low < narrow.high < wide.high
-    assert result.at_level(0.8).decision_curve([0.2]).low == pytest.approx([narrow.low])
-
-
 def test_intervals_of_nothing_flagged_and_of_two_outcomes():
     """A normal interval around 0 would have no width; of two outcomes alone it is Wilson's."""
     span = benefit_of_model(0.5).interval(counted(0, 0, 10, 90), 1.96, sampling=True)
@@ -192,10 +184,13 @@ def test_likeliest_shares(odds, mean):
     assert likelihood(q) >= likelihood(grid).max() - 1e-9
 
 
-def test_few_outcomes_that_count_are_a_caution(result):
+def test_few_outcomes_that_count_are_a_caution_and_levels_are_nested(result):
     assert result.net_benefit(0.2).caution is None
     few = result.net_benefit(0.99)
     assert "fewer than 3 examples have one of the outcomes weighed" in few.caution
+    wide, narrow = (result.at_level(level).net_benefit(0.2) for level in (0.99, 0.8))
+    assert wide.low < narrow.low < narrow.high < wide.high
+    assert result.at_level(0.8).decision_curve([0.2]).low == pytest.approx([narrow.low])
 
 
 def test_no_examples_and_one_class():

@@ -255,15 +255,11 @@ def test_monotone_cubics_are_scipy_s_bit_for_bit(line):
             np.testing.assert_array_equal(cubics, monotone_cubics(x, row))
 
 
-def test_derivative_is_polyder():
-    coefficients = np.random.default_rng(1).normal(size=(4, 7))
-    expected = np.transpose([np.polyder(column) for column in coefficients.T])
-    np.testing.assert_allclose(derivative(coefficients), expected, rtol=1e-15)
-
-
-def test_shifted_moves_the_origin():
+def test_derivative_is_polyder_and_shifted_moves_the_origin():
     rng = np.random.default_rng(2)
     coefficients, origin, t = rng.normal(size=(4, 8)), rng.normal(size=8), rng.normal(size=8)
+    expected = np.transpose([np.polyder(column) for column in coefficients.T])
+    np.testing.assert_allclose(derivative(coefficients), expected, rtol=1e-15)
     np.testing.assert_allclose(
         horner(shifted(coefficients, origin), t), horner(coefficients, origin + t), rtol=1e-12
     )
@@ -360,20 +356,15 @@ def test_locate_inverts_a_rising_abscissa(side, seed):
     np.testing.assert_allclose(curve.at(x(inside), side=side), y(inside), atol=1e-7)
 
 
-@pytest.mark.parametrize(
-    ("x", "start", "end"),
-    [(0.0, 0.0, 0.1), (0.25, 0.2, 0.2), (0.5, 0.3, 0.6), (0.75, 0.7, 0.7), (1.0, 0.8, 1.0)],
-)
-def test_side_picks_an_end_of_a_vertical(x, start, end):
-    np.testing.assert_allclose(VERTICALS.at(np.array([x]), side="start"), start, atol=1e-12)
-    np.testing.assert_allclose(VERTICALS.at(np.array([x]), side="end"), end, atol=1e-12)
-
-
-@pytest.mark.parametrize(("side", "piece", "offset"), [("start", 1, 1.0), ("end", 4, 0.0)])
-def test_locate_leaves_out_the_flat_pieces(side, piece, offset):
-    found, t = VERTICALS.locate(np.array([0.5]), side=side)
-    assert found == [piece]
-    np.testing.assert_allclose(t, offset, atol=1e-12)
+def test_side_picks_an_end_of_a_vertical_and_leaves_out_the_flat_pieces():
+    x = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
+    at = {side: VERTICALS.at(x, side=side) for side in ("start", "end")}
+    np.testing.assert_allclose(at["start"], [0.0, 0.2, 0.3, 0.7, 0.8], atol=1e-12)
+    np.testing.assert_allclose(at["end"], [0.1, 0.2, 0.6, 0.7, 1.0], atol=1e-12)
+    for side, piece, offset in (("start", 1, 1.0), ("end", 4, 0.0)):
+        found, t = VERTICALS.locate(np.array([0.5]), side=side)
+        assert found == [piece]
+        np.testing.assert_allclose(t, offset, atol=1e-12)
 
 
 def test_sides_bracket_every_point_of_a_curve_with_flats():
@@ -448,28 +439,20 @@ def test_distance_to_known_lines(coefficients, points, expected):
     assert found == pytest.approx(expected, abs=1e-13)
 
 
-def test_distance_cuts_at_three_crossings():
+def test_distance_cuts_at_crossings_takes_jumps_and_passes_over_verticals():
     gap = np.poly([0.2, 0.5, 0.8])
-    integral = np.polyint(gap)
-    ends = np.polyval(integral, [0, 0.2, 0.5, 0.8, 1])
+    ends = np.polyval(np.polyint(gap), [0, 0.2, 0.5, 0.8, 1])
     expected = np.abs(np.diff(ends)).sum()
     curve = monomial_curve(np.polyadd(gap, [0.5, 0.25]))
     found = distance_to_line(curve, [(0, 0.25), (1, 0.75)])
     assert found == pytest.approx(expected, abs=1e-13)
-
-
-def test_distance_to_steps_that_jump():
     starts, ends = np.array([0.0, 0.5]), np.array([0.5, 1.0])
-    level = np.array([0.25, 0.75])
+    level = np.array([0.25, 0.75])  # of steps that jump
     found = monomial_curve([0, 0, 1, 0]).distance(starts, ends, level, level)
     assert found == pytest.approx(1 / 8, abs=1e-14)
-
-
-def test_distance_passes_over_verticals():
     found = distance_to_line(VERTICALS, [(0, 0), (1, 1)])
     below = 0.5 * (0.1**2 / 0.6 + 0.2**2 / 0.6)  # from (0, 0.1) to (0.5, 0.3) against y = x
-    above = 0.5 * (0.1**2 / 0.6 + 0.2**2 / 0.6)  # and its mirror image
-    assert found == pytest.approx(below + above, abs=1e-14)
+    assert found == pytest.approx(2 * below, abs=1e-14)  # and its mirror image
 
 
 def test_samples_lie_on_the_curve_and_hold_both_ends_of_each_piece():
