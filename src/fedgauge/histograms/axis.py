@@ -138,7 +138,7 @@ class AxisSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     high: float | None = None
     limit: float | None = None
     points: tuple[float, ...] | None = None
-    scale: float | msgspec.UnsetType = msgspec.UNSET  # left out elsewhere, as before it was there
+    scale: float | msgspec.UnsetType = msgspec.UNSET  # left out of all other kinds
 
 
 class Placed(NamedTuple):

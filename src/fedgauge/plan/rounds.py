@@ -225,8 +225,8 @@ class HistogramRound(Round, frozen=True, tag="histogram", omit_defaults=True):
     """
 
     nodes: tuple[int, ...]
-    # Values from factories are always written. So plans without sums, which alone may be left
-    # out, are the bytes that they were before there were sums.
+    # Values from factories are always written: sums and tables alone are left out of a plan
+    # that has none.
     noise: tuple[float, ...] = msgspec.field(default_factory=lambda: ())
     largest: int = msgspec.field(default_factory=lambda: LARGEST)
     sums: ScoreSums | None = None

@@ -147,8 +147,7 @@ class LocalDP(PrivacyModel, frozen=True, tag="local-dp", omit_defaults=True):
     """
 
     epsilon: float
-    # Values from factories are always written, so plans for reports have the bytes that they had
-    # before there were units.
+    # Values from factories are always written; the unit is left out where it is the usual one.
     oracle: OracleKind = msgspec.field(default_factory=lambda: _DEFAULT_ORACLE)
     unit: LocalUnit = "example"
 
