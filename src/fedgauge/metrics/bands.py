@@ -337,11 +337,7 @@ PR: Final[CurveKind[PrCurve]] = CurveKind(
     area=("average_precision", "AP"),
 )
 DET: Final[CurveKind[DetCurve]] = CurveKind(
-    "det",
-    "DET curve",
-    ("False positive rate", "False negative rate"),
-    curves.det_curve,
-    det_band,
+    "det", "DET curve", ("False positive rate", "False negative rate"), curves.det_curve, det_band
 )
 PR_GAIN: Final[CurveKind[PrGainCurve]] = CurveKind(
     "prg",

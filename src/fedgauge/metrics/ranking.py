@@ -534,9 +534,7 @@ def _mann_whitney_u(reading: Reading, auc: Estimate, pairs: float) -> Estimate:
 
 
 def _read(
-    reading: Reading,
-    estimate: Callable[[Reading], Estimate],
-    value: Callable[[Reading], float],
+    reading: Reading, estimate: Callable[[Reading], Estimate], value: Callable[[Reading], float]
 ) -> Estimate:
     """An estimate of counts as noise left them, with the value of likely ones.
 

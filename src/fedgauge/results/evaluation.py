@@ -717,11 +717,7 @@ class Evaluation(Metrics):
         write_whole(path, self.record.to_json())
 
     def to_html(
-        self,
-        path: str | Path,
-        *,
-        name: str | None = None,
-        client_average: float | None = None,
+        self, path: str | Path, *, name: str | None = None, client_average: float | None = None
     ) -> None:
         """Save a report for people: one HTML file that a browser opens without a network.
 
