@@ -75,7 +75,9 @@ def is_trend_page(path: Path) -> bool:
 def _in_short(record: Entry) -> str:
     """The verdict, alarms, and what both rest on."""
     alarms = [each["words"] for each in record["alarms"]]
-    told = [paragraph(_sentence(record["verdict"]), "caution lead" if alarms else "lead")]
+    verdict = record["verdict"]
+    sentence = f"{verdict[0].upper()}{verdict[1:]}."
+    told = [paragraph(sentence, "caution lead" if alarms else "lead")]
     if alarms:
         moved = {(each["metric"], each["threshold"]) for each in record["alarms"]}
         told.append(
@@ -100,10 +102,6 @@ def _in_short(record: Entry) -> str:
     if record["skipped"]:
         rows.append(("left out", f"files that are no results: {', '.join(record['skipped'])}"))
     return "".join([*told, facts(rows)])
-
-
-def _sentence(words: str) -> str:
-    return f"{words[0].upper()}{words[1:]}."
 
 
 def _listed(words: Iterable[str]) -> str:

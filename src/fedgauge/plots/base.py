@@ -329,10 +329,12 @@ def read_slices(
     absent = [
         Absent(name, "withheld" if isinstance(error, NoSignal) else "undefined")
         for name, error in why.items()
-        if kind != "group" or _is_listed(result, name)
+        # Of rows of no listed group nobody misses the curve.
+        if kind != "group" or result.plan.task.groups_told[name].listed
     ]
     slices = tuple(each for _, each in others)
-    kinds = _plural(result, kind)
+    noun = result.plan.task.label_noun if kind == "label" else kind
+    kinds = "classes" if noun == "class" else f"{noun}s"
     display.overlaid = Overlaid(kinds, first, own is not None, slices, tuple(absent))
     return display
 
@@ -384,16 +386,6 @@ def _names(result: Evaluation, kind: str) -> list[str]:
             )
         )
     )
-
-
-def _plural(result: Evaluation, kind: str) -> str:
-    noun = result.plan.task.label_noun if kind == "label" else kind
-    return "classes" if noun == "class" else f"{noun}s"
-
-
-def _is_listed(result: Evaluation, group: str) -> bool:
-    """Whether the plan names the group: of other rows nobody misses the curve."""
-    return result.plan.task.groups_told[group].listed
 
 
 def _reference(result: Evaluation, kind: str, averages: bool) -> str | None:

@@ -13,7 +13,7 @@ from fedgauge.metrics.estimate import Estimate, Interval, show, show_count
 from fedgauge.report.figures import rounded
 from fedgauge.report.html import folded, paragraph, table
 from fedgauge.results.evaluation import Evaluation
-from fedgauge.results.groups import Gap, Gaps
+from fedgauge.results.groups import Gaps
 from fedgauge.results.models import Comparison
 from fedgauge.results.signature import Signature
 
@@ -95,7 +95,11 @@ def gaps_between_groups(result: Evaluation, *, brief: bool) -> Iterator[SliceFig
         html = "".join(
             paragraph(f"In {gaps.metric}: {gaps.verdict}") + _gap_table(gaps, of) for gaps in every
         )
-        rows = [_gap_row(gaps.metric, each) for gaps in every for each in gaps.pairs]
+        rows = [
+            FigureRow(f"{gaps.metric}: {each.group} - {each.against}", each.difference, each.joint)
+            for gaps in every
+            for each in gaps.pairs
+        ]
         told = SliceFigures(folded(f"Gaps between groups{of}", html))
         if brief or not rows:
             yield told
@@ -126,10 +130,6 @@ def _measured(part: Evaluation, *, brief: bool) -> Iterator[Gaps]:
     edge = float(axis.thresholds[np.abs(axis.thresholds - _USUAL).argmin()])
     for metric in _AT:
         yield part.gaps(metric, at=edge)
-
-
-def _gap_row(metric: str, each: Gap) -> FigureRow:
-    return FigureRow(f"{metric}: {each.group} - {each.against}", each.difference, each.joint)
 
 
 def _gap_table(gaps: Gaps, of: str) -> str:

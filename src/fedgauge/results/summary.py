@@ -33,7 +33,7 @@ def verdict(result: Evaluation, *, slices: bool = True) -> str:
     Without `slices` it is of the whole alone, for where all parts stand below.
     """
     lines = [
-        _part(result) + who(result),
+        ("" if result.slice == Slice() else f"{result.slice}: ") + who(result),
         *([] if result.is_several else _one(result)),
         *(_slices(result) if slices else ()),
         _protection(result),
@@ -63,11 +63,6 @@ def _told(result: Evaluation) -> list[tuple[str, str]]:
     """
     listed = 1 < len(result.slices) <= _MOST_SLICES and result.is_several
     return [each for each in result.plan.task.told if each[0] == "groups" or not listed]
-
-
-def _part(result: Evaluation) -> str:
-    """Which part of the rows it is about, in front of who took part."""
-    return "" if result.slice == Slice() else f"{result.slice}: "
 
 
 def counted(result: Evaluation) -> str:
