@@ -304,13 +304,19 @@ def _umask() -> int:
     return mask
 
 
+class NoSuchResult(RecordError):
+    """A name that is not that of a file: whoever typed it can mend it, so commands end with 2."""
+
+    exit_code = 2
+
+
 def read_whole(path: str | Path) -> bytes:
     """The bytes of a saved result."""
     try:
         return read_bounded(path, MOST_RESULT)
     except (FileNotFoundError, IsADirectoryError) as error:
         what = "it is a folder" if isinstance(error, IsADirectoryError) else "there is no such file"
-        raise RecordError(
+        raise NoSuchResult(
             f"cannot read {path}: {what}. Name the JSON file of a result, such as `fedgauge "
             "evaluate --json` and `fedgauge exchange advance` save."
         ) from None

@@ -74,3 +74,29 @@ def test_usual_options_come_first(columns):
     options = [each[1] for each in named if each and each.string.startswith(("-", "*"))]
     assert options == [*USUAL, "help"]
     assert len(shown) == 8
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("fedgauge evaluate", "Such as: fedgauge evaluate scores.parquet"),
+        ("fedgauge show", "Such as: fedgauge show r.json."),
+        ("fedgauge show none.json", "cannot read none.json: there is no such file"),
+        ("fedgauge site", ""),
+        ("fedgauge ledger", ""),
+    ],
+)
+def test_what_cannot_be_done_says_what_to_type_and_ends_with_2(typed, told, shell, tmp_path):
+    done = shell(typed, tmp_path)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert bool(told) == ("Usage" not in done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("words", "found"), [("fedgauge ev", "evaluate"), ("fedgauge evaluate --at-f", "--at-fpr")]
+)
+def test_shells_can_complete(words, found, shell, tmp_path):
+    asked = {"_FEDGAUGE_COMPLETE": "complete_bash", "COMP_WORDS": words}
+    done = shell("fedgauge", tmp_path, COMP_CWORD=str(words.count(" ")), **asked)
+    assert done.stdout.split() == [found]
