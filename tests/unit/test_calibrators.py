@@ -297,6 +297,11 @@ def test_an_offset_moves_what_is_estimated():
     moved = solve(forecasts, design, offset=forecasts.log_odds)
     np.testing.assert_allclose(plain.coefficients - moved.coefficients, [0.0, 1.0], atol=1e-8)
     np.testing.assert_allclose(plain.probabilities, moved.probabilities)
+    # Columns that say the same still have a solution.
+    one = np.ones((5, 1))
+    twice = solve(forecasts, np.hstack([one, one]))
+    assert twice.converged
+    np.testing.assert_allclose(twice.probabilities, solve(forecasts, one).probabilities)
 
 
 def test_a_ridge_pulls_to_zero_and_holds_separated_classes():
@@ -307,14 +312,6 @@ def test_a_ridge_pulls_to_zero_and_holds_separated_classes():
     assert held.converged
     assert stronger.converged
     assert 0 < stronger.coefficients[1] < held.coefficients[1]
-
-
-def test_columns_that_say_the_same_still_have_a_solution():
-    forecasts = forecasts_of(COUNTS)
-    one = np.ones((5, 1))
-    twice = solve(forecasts, np.hstack([one, one]))
-    assert twice.converged
-    np.testing.assert_allclose(twice.probabilities, solve(forecasts, one).probabilities)
 
 
 def test_noise_makes_bins_with_few_rows_count_less():

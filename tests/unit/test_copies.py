@@ -244,18 +244,14 @@ def test_copies_of_a_site_wait_for_each_other(ledger, folder, place, tmp_path):
 # Out of step or out of reach
 
 
-def test_a_witness_that_is_ahead(ledger, folder, place, tmp_path):
-    shutil.copytree(folder, tmp_path / "old")
-    spend(ledger, 3, 0.5)
+def test_a_witness_that_is_ahead_or_of_another_line(ledger, folder, place, tmp_path):
+    for name in ("old", "twin"):
+        shutil.copytree(folder, tmp_path / name)
+    spend(ledger, 6, 0.5)
     every_call_fails(open_ledger(tmp_path / "old", witness=place), "lacks what its witness")
-
-
-def test_a_witness_of_another_line(ledger, folder, place, tmp_path):
-    shutil.copytree(folder, tmp_path / "twin")
     twin = open_ledger(tmp_path / "twin")
     for number in (3, 4, 5):
         spend(twin, number, 0.5)
-    spend(ledger, 6, 0.5)
     every_call_fails(open_ledger(tmp_path / "twin", witness=place), "another copy of this site")
     assert ledger.status(session(6)) == "committed"
 

@@ -215,19 +215,15 @@ def test_frames_of_thresholds_levels_and_undefined_metrics(result):
     assert frame.schema["threshold"] == frame.schema["value"] == pl.Float64
     assert list(result.to_frame().columns) == COLUMNS
     assert result.to_frame().dtypes["low"] == np.float64
-    assert set(result.at_level(0.9).to_frame()["level"].dropna()) == {0.9}
+    other = result.at_level(0.9)
+    assert set(other.to_frame()["level"].dropna()) == {0.9}
+    assert other.roc_auc.level == other.roc_band().level == other.at_threshold(0.5).mcc.level == 0.9
+    assert other.roc_auc.value == result.roc_auc.value
     frame = fg.evaluate({"a": ([0, 0], [0.1, 0.4])}).to_frame().set_index("metric")
     assert math.isnan(frame["value"]["roc_auc"])
     assert frame["value"]["brier_score"] == pytest.approx(0.085, abs=1e-3)
     with pytest.raises(fg.InputError, match="one of pandas, polars, pyarrow, got 'numpy'"):
         result.to_frame(backend="numpy")
-
-
-def test_without_signal_there_is_no_frame():
-    hidden = fg.evaluate({"a": ROWS, "b": ROWS}, privacy=fg.DistributedDP(0.1), seed=1)
-    for thresholds in (None, [0.5]):
-        with pytest.raises(fg.NoSignal):
-            hidden.to_frame(thresholds)
 
 
 @pytest.mark.parametrize("backend", ["pandas", "polars"])
@@ -302,15 +298,6 @@ def test_rates_and_their_ratio():
     assert not reading.tied
     with pytest.raises(fg.UndefinedMetric, match="negative"):
         noisy(np.array([[0.0] * 4, [1.0] * 4])).ratio  # noqa: B018
-
-
-def test_a_level_is_that_of_all_that_is_read():
-    rng = np.random.default_rng(4)
-    labels = rng.integers(0, 2, 300)
-    result = fg.evaluate({"a": (labels, np.clip(rng.normal(0.4 + 0.2 * labels, 0.2), 0, 1))})
-    other = result.at_level(0.8)
-    assert other.roc_auc.level == other.roc_band().level == other.at_threshold(0.5).mcc.level == 0.8
-    assert math.isclose(other.roc_auc.value, result.roc_auc.value)
 
 
 def test_losses_of_a_merged_bin_of_the_value_1_are_those_of_1():
@@ -440,12 +427,13 @@ def test_plan(plan, told):
         assert words in text
 
 
-def test_repr_of_a_result_without_an_auc():
+def test_results_without_an_auc_or_any_signal():
     one_class = fg.evaluate({"a": ([0, 0], [0.1, 0.4])})
     assert repr(one_class) == "<Evaluation of 2 examples at 1 client: ROC AUC undefined>"
     hidden = fg.evaluate({"a": ROWS, "b": ROWS}, privacy=fg.DistributedDP(0.1), seed=1)
-    with pytest.raises(fg.NoSignal):
-        hidden.roc_auc  # noqa: B018
+    for ask in (lambda: hidden.roc_auc, hidden.to_frame, lambda: hidden.to_frame([0.5])):
+        with pytest.raises(fg.NoSignal):
+            ask()
     assert repr(hidden).endswith("ROC AUC undefined>")
     assert cells(hidden._repr_html_())
 
