@@ -5,7 +5,7 @@ import scene
 from ledgers import EXAMPLES, LIMIT, make_ledger, spend
 from plans import small_noisy_plan, small_plan
 
-from fedgauge.planner import search
+from fedgauge.planner import requirements, search
 
 
 @pytest.fixture
@@ -38,3 +38,4 @@ def quick_search(monkeypatch):
     """Few draws of few designs, for tests that do not ask which design is best."""
     for name, few in (("_DRAWS", 1), ("_FEW_DRAWS", 1), ("_PROMISING", 2)):
         monkeypatch.setattr(search, name, few)
+    monkeypatch.setattr(requirements, "_DRAWS", 2)

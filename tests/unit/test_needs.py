@@ -14,6 +14,8 @@ from fedgauge.metrics.thresholds import AtThreshold
 from fedgauge.plan.prediction import PredictedErrors, Prediction
 from fedgauge.planner import requirements
 
+pytestmark = pytest.mark.usefixtures("quick_search")
+
 CLIENTS = 10
 HINTS = {"clients": CLIENTS, "examples": 5_000, "positive_rate": 0.2}
 WANTED = 0.003
@@ -131,7 +133,6 @@ def test_every_metric_at_a_threshold_can_be_asked_for(metric):
     assert 10 < needed.examples < 100_000
 
 
-@pytest.mark.usefixtures("quick_search")
 def test_no_epsilon_makes_up_for_too_few_examples():
     needed = find_needs(0.005, NOISY, metric="recall", at=0.3)
     assert textbook("recall", 5_000) > 0.01
@@ -139,7 +140,6 @@ def test_no_epsilon_makes_up_for_too_few_examples():
     assert textbook("recall", needed.examples) == pytest.approx(0.005, rel=0.15)
 
 
-@pytest.mark.usefixtures("quick_search")
 def test_no_data_make_up_for_wide_bins():
     """Between the edges 0.25 and 0.5 of four bins a fifth of the positives or so stays open."""
     axis = fg.Axis.uniform(4, outside="clip")
@@ -214,7 +214,6 @@ def test_calibration_is_of_probabilities():
 
 
 @pytest.mark.parametrize("privacy", [EXACT, NOISY, REPORTS], ids=lambda p: p.kind)
-@pytest.mark.usefixtures("quick_search")
 def test_the_threshold_becomes_an_edge(privacy):
     for at in (0.003, 0.29, 0.5, 0.9999):
         plan = planner.propose(privacy=privacy, at=at, **HINTS)

@@ -359,6 +359,11 @@ def test_altered_plans_are_refused(changes, told):
 
 @pytest.mark.parametrize("data", [b"", b"null", b"[]", b"{}", b"7", b'"plan"', b"\xff\xfe", b"{"])
 def test_what_is_not_a_plan_is_refused(data):
+    for place in (10, 45):  # nor is what is not text
+        spoiled = bytearray(plan_for(positive="SECRETLABEL").to_bytes())
+        spoiled[place] = 0xFF
+        with pytest.raises(PlanError, match="not a plan in JSON"):
+            EvaluationPlan.from_bytes(bytes(spoiled))
     with pytest.raises(PlanError, match="not a plan in JSON"):
         EvaluationPlan.from_bytes(data)
 
@@ -378,14 +383,6 @@ def test_any_single_altered_byte_is_refused():
         assert plan.digest != plan_for(positive="yes").digest
         accepted.append(place)
     assert len(accepted) < 10
-
-
-@pytest.mark.parametrize("place", [10, 45])
-def test_bytes_that_are_not_text_are_refused(place):
-    data = bytearray(plan_for(positive="SECRETLABEL").to_bytes())
-    data[place] = 0xFF
-    with pytest.raises(PlanError, match="not a plan in JSON"):
-        EvaluationPlan.from_bytes(bytes(data))
 
 
 @pytest.mark.parametrize(
@@ -590,14 +587,11 @@ def test_a_sum_needs_a_cohort():
         EvaluationPlan.under(DistributedDP(1.0), axis)
 
 
-def test_a_plan_for_reports_has_no_cohort_to_sum_over():
-    plan = EvaluationPlan.under(LocalDP(1.0), Axis.uniform(4, outside="clip"))
+def test_plans_for_reports_have_no_cohort_to_sum_over_and_no_score_sums():
+    axis = Axis.uniform(4, outside="clip")
+    plan = EvaluationPlan.under(LocalDP(1.0), axis)
     with pytest.raises(PlanError, match="for local reports, which nobody sums"):
         _ = plan.terms.sum_cohort
-
-
-def test_reports_carry_no_score_sums():
-    axis = Axis.uniform(4, outside="clip")
     with pytest.raises(PlanError, match="no score sums"):
         EvaluationPlan.under(LocalDP(1.0), axis, score_sums=True)
 
@@ -904,18 +898,15 @@ def test_the_largest_sizes_can_be_read():
     assert EvaluationPlan.from_bytes(plan.to_bytes()) == plan
 
 
-def test_the_longest_lists_fit_a_plan():
+def test_the_longest_lists_fit_a_plan_and_longer_ones_are_refused():
     rng = np.random.default_rng(1)
     edges = np.unique(-rng.random(MOST_POINTS + 1) * 1e-300)
     plan = EvaluationPlan.for_histogram(Axis.from_edges(edges), Cohort(3))
     assert len(plan.to_bytes()) < limits.MOST_BYTES
     assert EvaluationPlan.from_bytes(plan.to_bytes()).axis.bins == MOST_POINTS
-
-
-@pytest.mark.parametrize("make", [Axis.from_edges, Axis.from_values])
-def test_longer_lists_are_refused(make):
-    with pytest.raises(AxisError, match="at most 262,144 bins"):
-        make(np.arange(MOST_POINTS + 2.0))
+    for make in (Axis.from_edges, Axis.from_values):
+        with pytest.raises(AxisError, match="at most 262,144 bins"):
+            make(np.arange(MOST_POINTS + 2.0))
 
 
 def test_a_tree_of_one_bin_is_one_level():
@@ -960,25 +951,28 @@ def test_levels_of_equal_noise_share_a_table():
     assert with_noise(DistributedDP(1.0), [3.3e-4] * 8).statement("enforced").epsilon == 1.0
 
 
-def test_laws_too_long_to_account_for_are_refused():
-    wide = with_noise(GAUSSIAN, [9e7 + level for level in range(20)], parties=2**24)
-    with pytest.raises(PlanError, match="too long to be accounted for"):
-        wide.check_promise()
+def of_subjects(most, noise):
+    return DistributedDP(1.0, delta=1e-6, noise=noise, unit="subject", max_per_unit=most)
 
 
-def test_losses_too_many_to_account_for_are_refused():
-    model = DistributedDP(
-        1.0, delta=1e-6, noise="discrete-gaussian", unit="subject", max_per_unit=30_000
-    )
-    wide = with_noise(model, [4e6 + level for level in range(20)])
-    with pytest.raises(PlanError, match="too long to be accounted for"):
-        wide.check_promise()
-
-
-def test_noise_that_two_neighbours_hardly_share_keeps_no_promise():
-    model = DistributedDP(1.0, delta=1e-6, noise="skellam", unit="subject", max_per_unit=1_000_000)
-    with pytest.raises(PlanError, match="its noise costs more"):
-        with_noise(model, [1e4] * 2).check_promise()
+@pytest.mark.parametrize(
+    ("model", "noise", "parties", "told"),
+    [
+        (GAUSSIAN, [9e7 + n for n in range(20)], 2**24, "too long to be accounted for"),
+        (
+            of_subjects(30_000, "discrete-gaussian"),
+            [4e6 + n for n in range(20)],
+            3,
+            "too long to be accounted for",
+        ),
+        # Two neighbours hardly share such noise.
+        (of_subjects(1_000_000, "skellam"), [1e4] * 2, 3, "its noise costs more"),
+    ],
+    ids=["laws", "losses", "hardly shared"],
+)
+def test_noise_that_cannot_be_accounted_for_is_refused(model, noise, parties, told):
+    with pytest.raises(PlanError, match=told):
+        with_noise(model, noise, parties).check_promise()
 
 
 def test_the_gap_of_very_many_shares_is_bounded_from_above():

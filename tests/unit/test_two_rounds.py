@@ -112,18 +112,6 @@ def test_the_promise_of_either_is_that_of_both(name):
         assert one.delta > alone.statement("enforced").delta / 2
 
 
-@pytest.mark.parametrize(
-    ("task", "times"), [("plain", 1), ("groups", 2), ("classes", 3), ("labels", 2), ("models", 2)]
-)
-def test_a_row_that_counts_several_times_pays_for_each(task, times):
-    plan = plan_for(task=TASKS[task])
-    first, second = plan.rounds
-    scores = plan.task.per_row  # groups are told apart in the second round alone
-    assert plan.task.of.per_row == times
-    assert first.noise == (pytest.approx(0.25 / scores),)
-    assert second.noise == (pytest.approx(0.75 / times),)
-
-
 @pytest.mark.parametrize("which", [0, 1])
 def test_rounds_that_cost_more_together_are_refused(which):
     plan = plan_for()
