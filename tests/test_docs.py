@@ -79,14 +79,29 @@ def test_a_page_runs_as_written(page, told, tmp_path, shell):
     assert told in follow(DOCS / page, tmp_path, shell)
 
 
-@pytest.mark.parametrize(
-    "page",
-    ["choose-epsilon.md", "five-minutes.md", "large-data.md", "shrinkage.md", "two-rounds.md"],
-)
+# How many examples they have, at the least.
+EXAMPLES = {
+    "choose-epsilon.md": 1,
+    "five-minutes.md": 1,
+    "large-data.md": 1,
+    "metrics.md": 40,
+    "shrinkage.md": 1,
+    "slices.md": 1,
+    "trend.md": 1,
+    "two-rounds.md": 1,
+    "vertical.md": 11,
+}
+
+
+@pytest.mark.parametrize("page", EXAMPLES)
 def test_examples_print_what_is_shown(page):
-    outcome = doctest.testfile(str(DOCS / page), module_relative=False)
-    assert outcome.attempted
-    assert outcome.failed == 0
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), flags=re.DOTALL)
+    blocks = [block for block in blocks if block.startswith(">>> ")]
+    test = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page, None, 0)
+    assert len(test.examples) >= EXAMPLES[page]
+    told = []
+    outcome = doctest.DocTestRunner().run(test, out=told.append)
+    assert outcome.failed == 0, "".join(told)
 
 
 def test_calibration_runs_as_written(tmp_path, shell, monkeypatch, capsys):
@@ -123,6 +138,87 @@ def test_the_file_exchange_runs_as_written(tmp_path, shell):
         exact = fg.Evaluation.from_json(tmp_path / week / "result.json")
         assert exact.privacy.epsilon is None
         assert exact.negatives + exact.positives == rows
+
+
+def test_local_reports_run_as_written(tmp_path, shell):
+    commands = [line for line in script(DOCS / "local.md").splitlines() if line]
+    assert len(commands) == 22
+    told = []
+    for command in commands:
+        done = shell(command, tmp_path)
+        assert done.returncode == 0, (command, done.stderr)
+        told.append(done.stdout)
+    assert "Enough to know the recall at 0.5 within 0.01? no" in told[3]
+    first, again, shown = told[7:10]
+    assert "Took in 20,000 reports; 20,000 in all\n" in first
+    assert "Took in 0 reports; 20,000 in all; refused so far: duplicate: 20,000" in again
+    assert first.splitlines()[1:] == again.splitlines()[1:]
+    assert "true positives" in shown
+    searched, bins, second = told[-4], told[-3], told[-1]
+    assert "there is no result yet" in searched
+    assert "The first round is closed" in bins
+    found, rest = (
+        int(re.search(r"Took in ([\d,]+)", said)[1].replace(",", "")) for said in (searched, second)
+    )
+    assert found + rest == 10_000
+    # Epsilon 5 and 9,000 reports leave an error of about 0.01.
+    assert abs(auc_of(second) - auc_of(first)) < 0.06
+
+
+def auc_of(said):
+    return float(re.search(r"ROC AUC +([\d.]+)", said)[1])
+
+
+def below(*titles):
+    """The commands of the page on labels apart below some headings, in order."""
+    sections = re.split(r"^## ", (DOCS / "vertical.md").read_text(), flags=re.MULTILINE)
+    chosen = [text for text in sections if text.startswith(titles)]
+    assert len(chosen) == len(titles)
+    return "".join(re.findall(r"```sh\n(.*?)```", "".join(chosen), flags=re.DOTALL))
+
+
+def test_labels_apart_run_as_written(tmp_path, shell):
+    printed = shown(DOCS / "vertical.md")
+    told = []
+    for command in below("In one process", "Which mechanism").splitlines():
+        done = shell(command, tmp_path)
+        assert done.returncode == 0, (command, done.stderr)
+        told.append(done.stdout)
+    _, full, alone, planned, for_two = told
+    assert "scores at one party, labels at 4 others; 12,000 examples" in full
+    assert "simulation" in alone
+    rows = [line.split() for line in planned.splitlines()]
+    assert [line for line in printed.splitlines() if line.split() not in rows] == []
+    assert "it takes epsilon 0.54 with these examples, or about 17,000 examples" in planned
+    assert "Enough to know the AUC within 0.02? no" in for_two
+
+
+def test_parties_with_labels_can_follow_their_page(tmp_path, shell):
+    """A platform and four shops; two of them alone; then four with scores at the shops."""
+    commands = below(
+        "Between the parties", "One or two parties", "Parties that score their own examples"
+    )
+    done = shell(commands, tmp_path, COLUMNS="120")
+    assert done.returncode == 0, done.stderr
+    told = done.stdout
+    assert told.count("No other was read, so no label is in it.") == 8
+    assert "4 parties" in told
+    assert "hostile coordinator" in told
+    assert "verified: signed by platform, confirmed by 4 of 4 sites" in told
+    assert told.count("scores at one party, labels at 4 others; 12,000 examples") == 2
+    assert "label-DP, one label flipped: epsilon 1" in told
+    assert "Round 2 of 5, share: 0 of 4 answered" in told.split("Saved scored-4.roster")[1]
+    result = fg.Evaluation.from_json(tmp_path / "shared" / "result.json")
+    assert result.privacy.claim == "enforced"
+    assert result.clients == 4
+    files = {path.name for path in (tmp_path / "assigned").iterdir()}
+    assert files == {"plan.toml", *(f"shop-{number}.bins" for number in range(1, 5))}
+    alone = fg.Evaluation.from_json(tmp_path / "two.json")
+    assert (alone.clients, alone.signature.state) == (2, "unsigned")
+    assert told.count("each answer was private before it was sent") == 2
+    assert "mechanism:  adaptive" in told
+    spent = fg.Site.from_toml(tmp_path / "shop-1" / "site.toml").ledger.balances()
+    assert spent[0].spent.epsilon == 4.0  # the sum, then noise, a pair and flips alone
 
 
 def test_the_installation_is_of_this_version_and_names_its_extras():

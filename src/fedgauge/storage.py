@@ -1,6 +1,7 @@
 """Files that survive a crash, are read within a limit, and belong to their owner."""
 
 import errno
+import functools
 import os
 import re
 import shlex
@@ -339,6 +340,7 @@ _LOCAL_FUSE: Final = re.compile(
 )
 
 
+@functools.lru_cache(256)
 def filesystem_type(path: PurePosixPath, mountinfo: str) -> str | None:
     r"""The type of the filesystem that holds a path, by the kernel's list of mounts.
 
