@@ -48,8 +48,8 @@ def test_noise_and_bins_add_little_to_what_sampling_does(examples, most, rate):
 def test_bins_keep_average_precision_within_its_intervals(rate):
     """Where positives are rarer than hinted: with the least errors alone, 8% to 12% are missed."""
     tree, _ = chosen(100_000, positive_rate=rate)
-    variances = bins._variances(label_dp(), Cohort(10), tree, 10)
-    missed = [bins._missed(tree, variances, 100_000, rate, shape) for shape in SHAPES]
+    design = bins._design(label_dp(), Cohort(10), tree, 10, 100_000, rate)
+    missed = [design.missed(shape) for shape in SHAPES]
     assert max(missed) <= 0.065
     assert math.prod(tree) <= 32  # rare positives take up to 256 bins that are not drawn up
 
@@ -58,11 +58,9 @@ def test_bins_keep_average_precision_within_its_intervals(rate):
 def test_straight_pieces_move_the_auc_by_less_than_chance_does(rate):
     """With the least errors alone, by up to 1.6 deviations: intervals hold more than 97%."""
     tree, _ = chosen(100_000, positive_rate=rate, epsilon=0.3)
-    variances = bins._variances(label_dp(0.3), Cohort(10), tree, 10)
+    design = bins._design(label_dp(0.3), Cohort(10), tree, 10, 100_000, rate)
     apart = [
-        bins._apart(tree, variances, 100_000, rate, times_odds(rate, off), shape)
-        for off in (0.25, 1.0, 4.0)
-        for shape in SHAPES
+        design.apart(times_odds(rate, off), shape) for off in (0.25, 1.0, 4.0) for shape in SHAPES
     ]
     assert np.mean(apart) <= 0.75
 
@@ -72,11 +70,11 @@ def test_for_the_auc_alone_binning_adds_little_even_to_wrong_hints(hinted):
     """With the least error on average it would be up to seven times the noise."""
     known = {"parties": 2, "examples": EXAMPLES, "positive_rate": hinted, "only": "roc_auc"}
     tree = choose_tree(label_dp(3.0), Cohort(2), **known)
-    variances = bins._variances(label_dp(3.0), Cohort(2), tree, 2)
+    design = bins._design(label_dp(3.0), Cohort(2), tree, 2, EXAMPLES, hinted)
     for times in (0.25, 1.0, 4.0):
         rate = times_odds(hinted, times)
         for shape in SHAPES:
-            noise, binning = bins._auc(tree, variances, EXAMPLES, hinted, rate, shape)
+            noise, binning = design.auc(rate, shape)
             assert math.hypot(noise, binning) <= 1.15 * noise
 
 

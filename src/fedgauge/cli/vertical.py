@@ -206,14 +206,14 @@ def evaluate(
 
       fedgauge vertical evaluate clinic-*.csv --client-scored --score p --label y
     """
-    from fedgauge.vertical.evaluate import evaluate_joined
+    from fedgauge.vertical.evaluate import evaluate_vertical
 
     of_labels = files if columns.client_scored else files[1:]
     with naming_labels(of_labels, columns.label, columns.dialect):
         refuse_to_replace(json=output.json, plots=output.plots)
         design = _design(privacy, estimator, columns)
         joined = with_progress(lambda: _join(files, columns), "Joining")
-        result = with_progress(lambda: evaluate_joined(joined, **design))
+        result = with_progress(lambda: evaluate_vertical(None, joined, **design))
         told, tables = with_progress(
             lambda: _told(result, columns.score, thresholds, output), "Measuring"
         )

@@ -336,7 +336,7 @@ def evaluate(
     # are, its cohort comes with their count, and until then is one that no noise refuses.
     planned = resolve(known or _FEWEST)
     counted_only = resolve if known is None else None
-    released, plan = _run(clients, planned, source_of(seed), "plain", counted_only)
+    released, plan = run(clients, planned, source_of(seed), "plain", counted_only)
     statement = plan.statement("simulated", named)
     return Evaluation(plan, statement, released, estimator=estimator)
 
@@ -379,7 +379,7 @@ def simulate(
         )
     plan.check_promise()
     require_whole(plan)
-    released, plan = _run(clients, plan, source_of(seed), summation)
+    released, plan = run(clients, plan, source_of(seed), summation)
     return Evaluation(plan, plan.statement("simulated"), released, estimator=estimator)
 
 
@@ -389,14 +389,6 @@ def source_of(seed: int | None) -> WordSource:
 
 
 def run(
-    clients: Clients | ScoreTable, plan: EvaluationPlan, source: WordSource, summation: Summation
-) -> Released:
-    """What a plan releases of clients whose data is at hand."""
-    released, _ = _run(clients, plan, source, summation)
-    return released
-
-
-def _run(
     clients: Clients | ScoreTable,
     plan: EvaluationPlan,
     source: WordSource,

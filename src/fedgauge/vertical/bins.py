@@ -228,22 +228,19 @@ def choose_tree(
     >>> choose_tree(privacy, Cohort(10), examples=10_000, **known)
     (16,)
     """
-    known = examples, positive_rate
     worlds = [(times_odds(positive_rate, off), shape) for off in _OFF for shape in SHAPES]
 
     def auc_error(tree: tuple[int, ...]) -> tuple[float, float]:
-        variances = _variances(privacy, cohort, tree, parties)
-        noise, binning = zip(
-            *(_auc(tree, variances, *known, *each) for each in worlds), strict=True
-        )
+        design = _design(privacy, cohort, tree, parties, examples, positive_rate)
+        noise, binning = zip(*(design.auc(*each) for each in worlds), strict=True)
         total = np.hypot(noise, binning)
         return max(float(np.max(total / noise)), _MOST_BINNED), float(np.log(total).mean())
 
     def error(tree: tuple[int, ...]) -> tuple[float, float]:
-        variances = _variances(privacy, cohort, tree, parties)
-        by_shape = [_errors(tree, variances, *known, each) for each in SHAPES]
-        missed = max(_missed(tree, variances, *known, each) for each in SHAPES)
-        apart = float(np.mean([_apart(tree, variances, *known, *each) for each in worlds]))
+        design = _design(privacy, cohort, tree, parties, examples, positive_rate)
+        by_shape = [_errors(design, each) for each in SHAPES]
+        missed = max(map(design.missed, SHAPES))
+        apart = float(np.mean([design.apart(*each) for each in worlds]))
         # Every measure and shape counts the same, whatever the size of its errors.
         return (
             max(missed / _MOST_MISSED, apart / _MOST_APART, 1.0),
@@ -274,8 +271,8 @@ def predicted(
     >>> round(expected.roc_auc_error, 4), round(expected.roc_auc_sampling, 4)
     (0.001, 0.0048)
     """
-    variances = _variances(privacy, cohort, tuple(tree), parties)
-    return _errors(tuple(tree), variances, examples, positive_rate, _binormal(auc))
+    design = _design(privacy, cohort, tuple(tree), parties, examples, positive_rate)
+    return _errors(design, _binormal(auc))
 
 
 def flipped_deviation(
@@ -299,96 +296,82 @@ def _binormal(auc: float) -> Shape:
     return Shape(math.sqrt(2.0) * float(ndtri(auc)))
 
 
-def _variances(
-    privacy: AnyPrivacyModel, cohort: Cohort, tree: tuple[int, ...], parties: int
-) -> tuple[float, ...]:
+class _Design(NamedTuple):
+    """A tree, the variances of its noise, how many examples, and the hinted share of positives."""
+
+    tree: tuple[int, ...]
+    variances: tuple[float, ...]
+    examples: int
+    hinted: float
+
+    def auc(self, positive_rate: float, shape: Shape) -> tuple[float, float]:
+        """What noise adds to the error of the AUC, and what binning does."""
+        world = _world(math.prod(self.tree), self.hinted, positive_rate, shape)
+        return float(self.deviations(world.auc_weights)) / self.examples, world.auc
+
+    def apart(self, positive_rate: float, shape: Shape) -> float:
+        """How far the AUC is from that of straight pieces, in deviations.
+
+        Intervals make room for it on one side: beyond 1.7 deviations they hold more than 97%.
+        """
+        noise, _ = self.auc(positive_rate, shape)
+        world = _world(math.prod(self.tree), self.hinted, positive_rate, shape)
+        return world.straight / math.hypot(noise, world.auc_sampling / math.sqrt(self.examples))
+
+    def missed(self, shape: Shape) -> float:
+        """How often intervals miss average precision by their bins, if positives are rarer.
+
+        Wide bins at the top, across which precision falls, move average precision, and they hide
+        how it varies over samples: intervals lie too low, and are too short.
+        """
+        from scipy.special import ndtr
+
+        rate = times_odds(self.hinted, FEWER)
+        world = _world(math.prod(self.tree), self.hinted, rate, shape)
+        noise = float(self.deviations(world.precision_weights)) / self.examples
+        told, true = (
+            math.hypot(noise, each / math.sqrt(self.examples))
+            for each in (world.precision_sampling, _fine_precision_sampling(rate, shape))
+        )
+        reach = critical(LEVEL) * told
+        low, high = ((sign * world.average_precision - reach) / true for sign in (-1.0, 1.0))
+        return float(ndtr(low) + ndtr(high))
+
+    def deviations(self, weights: Floats) -> Floats:
+        """Standard deviations of weighted sums of the positives released."""
+        deviations: Floats = np.sqrt(noise_covariance(self.tree, self.variances, weights, weights))
+        return deviations
+
+
+def _design(
+    privacy: AnyPrivacyModel,
+    cohort: Cohort,
+    tree: tuple[int, ...],
+    parties: int,
+    examples: int,
+    hinted: float,
+) -> _Design:
     axis = Axis.from_values(list(range(math.prod(tree))), outside="clip")
     plan = EvaluationPlan.under(privacy, axis, cohort=cohort, task=LabelTask(), tree=tree)
-    return plan.noise_variances(parties)
+    return _Design(tree, plan.noise_variances(parties), examples, hinted)
 
 
 @lru_cache(maxsize=1024)
-def _errors(
-    tree: tuple[int, ...],
-    variances: tuple[float, ...],
-    examples: int,
-    positive_rate: float,
-    shape: Shape,
-) -> Expected:
-    world = _world(math.prod(tree), positive_rate, positive_rate, shape)
-    counts = world.shares * examples
+def _errors(design: _Design, shape: Shape) -> Expected:
+    """Errors where the share of positives is as hinted."""
+    rate = design.hinted
+    world = _world(math.prod(design.tree), rate, rate, shape)
+    counts = world.shares * design.examples
     roc, pr = (
-        _MEAN_OF_NORMAL * float(np.average(_deviations(tree, variances, moves), weights=spans))
+        _MEAN_OF_NORMAL * float(np.average(design.deviations(moves), weights=spans))
         for moves, spans in (_roc_moves(counts), _pr_moves(counts))
     )
     return Expected(
         math.hypot(roc, world.roc),
         math.hypot(pr, world.pr),
-        math.hypot(*_auc(tree, variances, examples, positive_rate, positive_rate, shape)),
+        math.hypot(*design.auc(rate, shape)),
         math.sqrt(areas.auc_sampling_variance(counts, tied=False)),
     )
-
-
-def _auc(
-    tree: tuple[int, ...],
-    variances: tuple[float, ...],
-    examples: int,
-    hinted: float,
-    positive_rate: float,
-    shape: Shape,
-) -> tuple[float, float]:
-    """What noise adds to the error of the AUC, and what binning does."""
-    world = _world(math.prod(tree), hinted, positive_rate, shape)
-    return float(_deviations(tree, variances, world.auc_weights)) / examples, world.auc
-
-
-def _apart(
-    tree: tuple[int, ...],
-    variances: tuple[float, ...],
-    examples: int,
-    hinted: float,
-    positive_rate: float,
-    shape: Shape,
-) -> float:
-    """How far the AUC is from that of straight pieces, in deviations.
-
-    Intervals make room for it on one side: beyond 1.7 deviations they hold more than 97%.
-    """
-    noise, _ = _auc(tree, variances, examples, hinted, positive_rate, shape)
-    world = _world(math.prod(tree), hinted, positive_rate, shape)
-    return world.straight / math.hypot(noise, world.auc_sampling / math.sqrt(examples))
-
-
-def _missed(
-    tree: tuple[int, ...],
-    variances: tuple[float, ...],
-    examples: int,
-    hinted: float,
-    shape: Shape,
-) -> float:
-    """How often intervals miss average precision by their bins, if positives are rarer.
-
-    Wide bins at the top, across which precision falls, move average precision, and they hide how
-    it varies over samples: intervals lie too low, and are too short.
-    """
-    from scipy.special import ndtr
-
-    rate = times_odds(hinted, FEWER)
-    world = _world(math.prod(tree), hinted, rate, shape)
-    noise = float(_deviations(tree, variances, world.precision_weights)) / examples
-    told, true = (
-        math.hypot(noise, each / math.sqrt(examples))
-        for each in (world.precision_sampling, _fine_precision_sampling(rate, shape))
-    )
-    reach = critical(LEVEL) * told
-    low, high = ((sign * world.average_precision - reach) / true for sign in (-1.0, 1.0))
-    return float(ndtr(low) + ndtr(high))
-
-
-def _deviations(tree: tuple[int, ...], variances: tuple[float, ...], weights: Floats) -> Floats:
-    """Standard deviations of weighted sums of the positives released."""
-    deviations: Floats = np.sqrt(noise_covariance(tree, variances, weights, weights))
-    return deviations
 
 
 class _World(NamedTuple):

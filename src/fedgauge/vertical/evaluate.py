@@ -39,7 +39,7 @@ from fedgauge.vertical.files import completed
 from fedgauge.vertical.flips import count_by_bin
 from fedgauge.vertical.joining import JoinedExamples, join, scored_by_parties
 
-Labels = Mapping[str, Any] | IdTable | ScoreTable
+Labels = Mapping[str, Any] | IdTable | ScoreTable | JoinedExamples
 Mechanism = Literal["auto", "histogram"] | PairName
 
 
@@ -149,39 +149,12 @@ def evaluate_vertical(
     True
     """
     check_wanted(mechanism, only, privacy)
-    joined = scored_by_parties(labels) if scores is None else join(scores, labels)
-    if joined.left_out is not None:
-        warnings.warn(joined.left_out, InputWarning, stacklevel=2)
-    return evaluate_joined(
-        joined,
-        privacy=privacy,
-        mechanism=mechanism,
-        only=only,
-        cohort=cohort,
-        tree=tree,
-        positive_rate=positive_rate,
-        positive=positive,
-        estimator=estimator,
-        seed=seed,
-        summation=summation,
-    )
-
-
-def evaluate_joined(
-    joined: JoinedExamples,
-    *,
-    privacy: AnyPrivacyModel,
-    mechanism: Mechanism,
-    only: Literal["roc_auc"] | None,
-    cohort: Cohort | None,
-    tree: Tree,
-    positive_rate: float | None,
-    positive: Label | None,
-    estimator: Estimator,
-    seed: int | None,
-    summation: Summation,
-) -> Evaluation | LabelAuc:
-    """The same of labels that were joined with their scores."""
+    if isinstance(labels, JoinedExamples):
+        joined = labels  # whoever joined them knows what was left out
+    else:
+        joined = scored_by_parties(labels) if scores is None else join(scores, labels)
+        if joined.left_out is not None:
+            warnings.warn(joined.left_out, InputWarning, stacklevel=2)
     binned = bin_scores(
         joined.scores,
         len(joined.parties),
@@ -254,7 +227,7 @@ def _by_bins(
     if plan.final.flips_labels:
         released = _run_flipped(clients, plan, binned.totals, source, summation)
     else:
-        released = run(clients, plan, source, summation)
+        released, _ = run(clients, plan, source, summation)
     statement = plan.statement("simulated", binned.hints)
     return Evaluation(
         plan, statement, completed(released, axis, binned.totals), estimator=estimator
