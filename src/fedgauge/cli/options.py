@@ -639,17 +639,6 @@ def read_columns(option: str, texts: Sequence[str]) -> dict[str, str]:
     return read
 
 
-def joined(texts: Sequence[str] | None) -> str | None:
-    """What an option says that was given several times, as if it were once; None if never.
-
-    Examples
-    --------
-    >>> joined(["cat=p1", "dog=p2"])
-    'cat=p1,dog=p2'
-    """
-    return ",".join(texts) if texts else None
-
-
 def _parts(text: str) -> list[str]:
     """What stands between commas; one in quotes is none."""
     rows = list(csv.reader([text], skipinitialspace=True))

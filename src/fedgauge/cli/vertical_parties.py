@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from fedgauge.arrays import Floats
     from fedgauge.privacy import AnyPrivacyModel
 
-if TYPE_CHECKING:
     AnyAssignment = RosterBins[Totals] | RosterBins[RankTotals]
 
 _ENDING = ".roster"
