@@ -10,12 +10,7 @@ import numpy as np
 import pytest
 
 from fedgauge import Axis, AxisError
-from fedgauge.histograms.axis import (
-    BinLookup,
-    _folded_slots,
-    _linear_slots,
-    _uniform_edges,
-)
+from fedgauge.histograms.axis import BinLookup, _folded_slots, _linear_slots, _uniform_edges
 
 AXES = {
     "uniform": Axis.uniform(7, -3.5, 2.25),

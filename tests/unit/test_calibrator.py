@@ -30,14 +30,7 @@ import fedgauge as fg
 from fedgauge.data.examples import Examples
 from fedgauge.engines.contribution import count_exactly
 from fedgauge.errors import AxisMismatch
-from fedgauge.histograms.calibrator import (
-    MOST_BYTES,
-    MOST_KNOTS,
-    Beta,
-    Fitted,
-    LogOddsLine,
-    Steps,
-)
+from fedgauge.histograms.calibrator import MOST_BYTES, MOST_KNOTS, Beta, Fitted, LogOddsLine, Steps
 from fedgauge.histograms.histogram import mapped
 from fedgauge.local.encode import result_of
 from fedgauge.local.server import ReportServer

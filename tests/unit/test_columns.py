@@ -249,18 +249,18 @@ def test_a_group_of_any_type_is_text_and_a_missing_one_is_other(tmp_path, column
 @pytest.mark.parametrize(
     ("named", "told"),
     [
-        pytest.param({"score": ["kind", "n2"]}, "two things, and 'kind' is", id="label as score"),
-        pytest.param({"score": ["n1", "n1"]}, "two things, and 'n1' is", id="one for two classes"),
-        pytest.param({"score": {"a": "n1", "b": "n1"}}, "two things, and 'n1'", id="two models"),
-        pytest.param({"group": {"sex": "kind"}}, "two things, and 'kind' is", id="label as group"),
-        pytest.param({"label": ["n1", "n1"], "score": "n2"}, "two things", id="two labels"),
-        pytest.param({"score": {"a": ["n1"], "b": ["n2", "sex"]}}, "as many columns", id="uneven"),
-        pytest.param({"score": []}, "score must name a column", id="none"),
-        pytest.param({"score": {}}, "as many columns", id="no model"),
-        pytest.param({"label": [3]}, "by text, got int", id="number"),
-        pytest.param({"group": {"sex": ["sex"]}}, "by text, got list", id="list of groups"),
-        pytest.param({"group": {"sex": "gender"}}, "no column 'gender'. The columns", id="absent"),
-        pytest.param({"score": ["n1", "n3"]}, "no column 'n3'. The columns are", id="no score"),
+        ({"score": ["kind", "n2"]}, "two things, and 'kind' is"),
+        ({"score": ["n1", "n1"]}, "two things, and 'n1' is"),
+        ({"score": {"a": "n1", "b": "n1"}}, "two things, and 'n1'"),
+        ({"group": {"sex": "kind"}}, "two things, and 'kind' is"),
+        ({"label": ["n1", "n1"], "score": "n2"}, "two things"),
+        ({"score": {"a": ["n1"], "b": ["n2", "sex"]}}, "as many columns"),
+        ({"score": []}, "score must name a column"),
+        ({"score": {}}, "as many columns"),
+        ({"label": [3]}, "by text, got int"),
+        ({"group": {"sex": ["sex"]}}, "by text, got list"),
+        ({"group": {"sex": "gender"}}, "no column 'gender'. The columns"),
+        ({"score": ["n1", "n3"]}, "no column 'n3'. The columns are"),
     ],
 )
 def test_columns_that_cannot_be_are_refused(tmp_path, named, told):
@@ -289,14 +289,12 @@ def test_columns_in_memory_of_which_one_value_is_no_number():
     np.testing.assert_array_equal(read, [[0.1, 0.9], [np.nan, 0.4]])
     with pytest.raises(fg.InputError, match="masked"):
         Examples(["cat", "dog"], masked)
-
-
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_a_table_of_scores_is_not_copied(order):
-    scores = np.asarray(np.random.default_rng(0).random((5, 3)), order=order)
-    read = Examples([0, 1, 2, 0, 1], scores).scores[None]
-    assert np.shares_memory(read, scores)
-    np.testing.assert_array_equal(read, scores)
+    # What is whole is not copied.
+    for order in ("C", "F"):
+        scores = np.asarray(np.random.default_rng(0).random((5, 3)), order=order)
+        read = Examples([0, 1, 2, 0, 1], scores).scores[None]
+        assert np.shares_memory(read, scores)
+        np.testing.assert_array_equal(read, scores)
 
 
 ODD_ROWS = [

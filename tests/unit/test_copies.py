@@ -19,15 +19,7 @@ from sites import edit, make_site
 import fedgauge as fg
 from fedgauge.errors import LedgerError, SiteError
 from fedgauge.keys import SigningKey
-from fedgauge.site import (
-    Account,
-    Ledger,
-    Site,
-    add_witness,
-    create_site,
-    ledger_file,
-    name_dataset,
-)
+from fedgauge.site import Account, Ledger, Site, add_witness, create_site, ledger_file, name_dataset
 
 SIGNED = Path(__file__).parents[1] / "fixtures" / "results" / "enforced.json"
 EVALUATIONS = {

@@ -217,6 +217,11 @@ def test_draws_are_made_once_and_nobody_changes_them(monkeypatch):
     large = pooled.redrawn(9, sampling=True)
     assert pooled.redrawn(9, sampling=True) is not large
     np.testing.assert_array_equal(pooled.redrawn(9, sampling=True), large)
+    monkeypatch.undo()
+    drawn = pooled.redrawn(50, sampling=True)  # what is not shrunk shares its draws
+    assert pooled.unshrunk.redrawn(50, sampling=True) is drawn
+    other = replace(pooled, released=2 * pooled.released)
+    assert not np.array_equal(other.redrawn(50, sampling=True), drawn)
 
 
 @pytest.mark.parametrize("tree", [(12,), (3, 4), (2, 3, 2)], ids=str)
@@ -248,11 +253,3 @@ def test_likely_counts_are_others_only_under_noise_and_where_they_are_to_be():
     many = MOST_BINS + 1
     fine = PooledCounts(fg.Axis.uniform(many), np.ones((2, many)), (many,), (1.0,))
     assert not fine.is_shrunk
-
-
-def test_what_is_not_shrunk_shares_its_draws():
-    pooled = noisy(np.array([[60.0, 30.0, 12.0, 3.0], [4.0, 9.0, 20.0, 41.0]]))
-    drawn = pooled.redrawn(50, sampling=True)
-    assert pooled.unshrunk.redrawn(50, sampling=True) is drawn
-    other = replace(pooled, released=2 * pooled.released)
-    assert not np.array_equal(other.redrawn(50, sampling=True), drawn)

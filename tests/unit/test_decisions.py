@@ -9,12 +9,7 @@ import pytest
 import fedgauge as fg
 from fedgauge import Axis
 from fedgauge.estimation.counts import PooledCounts
-from fedgauge.metrics.decisions import (
-    Decision,
-    Worth,
-    benefit_of_model,
-    likeliest,
-)
+from fedgauge.metrics.decisions import Decision, Worth, benefit_of_model, likeliest
 from fedgauge.metrics.thresholds import Corner, Outcomes
 
 

@@ -55,14 +55,11 @@ def test_the_same_counts_read_through_a_map_are_of_the_same_rows():
     assert fg.diff(JUNE.at_level(0.8), MAY).roc_auc.level == 0.8
 
 
-def test_one_noisy_result_keeps_its_noise_and_says_that_privacy_differs():
+def test_noise_is_kept_and_what_differs_is_noted():
     noisy = result(seed=2, privacy=fg.DistributedDP(epsilon=1.0))
     found = fg.diff(MAY, noisy)
     assert found.roc_auc.parts["noise"] == pytest.approx(noisy.roc_auc.parts["noise"])
     assert any("privacy differs" in note for note in found.notes)
-
-
-def test_what_else_differs_is_noted():
     other = fg.evaluate({"a": rows(seed=3)}, axis=fg.Axis.uniform(50))
     notes = " ".join(fg.diff(MAY, other).notes)
     assert "axes differ" in notes

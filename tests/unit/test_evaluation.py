@@ -111,8 +111,7 @@ def test_verdict_in_five_lines():
 
 
 @pytest.mark.parametrize(
-    ("counts", "missing"),
-    [([[0, 0], [3, 4]], "negative"), ([[3, 4], [0, 0]], "positive")],
+    ("counts", "missing"), [([[0, 0], [3, 4]], "negative"), ([[3, 4], [0, 0]], "positive")]
 )
 @pytest.mark.parametrize("estimator", [fg.Aligned(), fg.Quantile(8)])
 def test_one_class_defines_no_curve(counts, missing, estimator):

@@ -33,8 +33,7 @@ def refusal(y_true, y_score, axis=None, **options):
 
 
 every_number_type = pytest.mark.parametrize(
-    "dtype",
-    ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"],
+    "dtype", ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"]
 )
 
 CONTAINERS = {

@@ -506,6 +506,10 @@ def test_where_nothing_is_told_of_the_order_of_columns():
     labels, scores = pets()
     scores[:, :] = np.where(labels == "owl", 0.9, 0.1)[:, None]
     assert counted(fg.MulticlassTask(labels=CLASSES), labels, scores).swapped == ()
+    # Many classes are told in short.
+    names = [f"class {number}" for number in range(40)]
+    seen = counted(fg.MulticlassTask(labels=names), names[:3] * 2, np.full((6, 40), 0.5))
+    assert seen.in_words.startswith("6 rows: of classes 3 of 40 have rows, 0 scores clipped")
 
 
 def test_the_scores_of_the_first_model_are_looked_at():
@@ -567,13 +571,6 @@ def test_odd_scores_and_labels_are_counted_once_however_many_groupings():
         "1 of 4 labels are missing: counted as negative.",
     ]
     assert seen.in_words.startswith("2 rows: positive a (1), b (1), 1 scores clipped")
-
-
-def test_many_classes_are_told_in_short():
-    names = [f"class {number}" for number in range(40)]
-    task = fg.MulticlassTask(labels=names)
-    seen = counted(task, names[:3] * 2, np.full((6, 40), 0.5))
-    assert seen.in_words.startswith("6 rows: of classes 3 of 40 have rows, 0 scores clipped")
 
 
 @pytest.mark.parametrize("order", ["C", "F"])

@@ -203,9 +203,7 @@ def test_slices_have_pictures_of_their_own(kind, more, figures, tmp_path):
         named = ["macro average", "0", "1"]
     else:
         result = fg.evaluate(
-            {"a": fg.Examples(y, {"new": score, "old": score**2})},
-            models=["new", "old"],
-            axis=axis,
+            {"a": fg.Examples(y, {"new": score, "old": score**2})}, models=["new", "old"], axis=axis
         )
         named = ["new", "old"]
     paths = save_plots(result, tmp_path, name="score")

@@ -126,8 +126,7 @@ def test_large_files_come_in_batches_and_can_be_read_again(table, tmp_path, endi
 
 
 @pytest.mark.parametrize(
-    ("name", "client"),
-    [("site-a.csv", "site-a"), ("site-a.tsv.gz", "site-a"), ("b.parquet", "b")],
+    ("name", "client"), [("site-a.csv", "site-a"), ("site-a.tsv.gz", "site-a"), ("b.parquet", "b")]
 )
 def test_name_is_the_stem(tmp_path, name, client):
     content = b"y\tp\n0\t0.1\n" if ".tsv" in name else b"y,p\n0,0.1\n"

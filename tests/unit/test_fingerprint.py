@@ -264,12 +264,17 @@ def test_groups_are_part_of_rows_that_have_some():
     assert both != taken(Examples(LABELS, SCORES, subject=SUBJECTS, group=swapped))
 
 
-def test_two_rows_that_swap_their_groups_are_other_rows():
-    """Of the same label, and without subjects: their scores tell them apart."""
+def test_two_rows_that_swap_their_groups_or_one_of_their_scores_are_other_rows():
+    """Of the same label: their scores tell them apart, and a pair of models counts together."""
     one, other = (
         taken(Examples([1, 1], [0.2, 0.7], group=groups)) for groups in (["a", "b"], ["b", "a"])
     )
     assert (one.labels, one.scores) == (other.labels, other.scores)
+    assert not one.fits(other)
+    one, other = (
+        taken(Examples([1, 1], {"new": [0.2, 0.7], "old": old})) for old in ([0.1, 0.9], [0.9, 0.1])
+    )
+    assert one.columns == other.columns
     assert not one.fits(other)
 
 
@@ -299,15 +304,6 @@ def test_all_scores_are_part_of_rows():
         )
     )
     assert classes.columns == both.columns
-
-
-def test_two_rows_that_swap_one_of_their_scores_are_other_rows():
-    """By each score alone they are not: a pair of models is counted together."""
-    one, other = (
-        taken(Examples([1, 1], {"new": [0.2, 0.7], "old": old})) for old in ([0.1, 0.9], [0.9, 0.1])
-    )
-    assert one.columns == other.columns
-    assert not one.fits(other)
 
 
 def test_a_score_in_common_is_the_same_data():

@@ -5,14 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from fedgauge import (
-    Axis,
-    AxisError,
-    AxisMismatch,
-    CountOverflow,
-    Examples,
-    InputError,
-)
+from fedgauge import Axis, AxisError, AxisMismatch, CountOverflow, Examples, InputError
 from fedgauge import ScoreHistogram as Histogram
 from fedgauge.histograms.channels import Layout
 from fedgauge.histograms.histogram import _BATCH_ROWS as BATCH
@@ -318,8 +311,7 @@ def test_counts_are_a_read_only_view():
 
 
 @pytest.mark.parametrize(
-    "counts",
-    [[[2**62, 2**61], [0, 0]], [[2**62, 0], [2**62, 0]], [[2**61, 2**61], [2**61, 2**61]]],
+    "counts", [[[2**62, 2**61], [0, 0]], [[2**62, 0], [2**62, 0]], [[2**61, 2**61], [2**61, 2**61]]]
 )
 def test_totals_beyond_64_bits_are_refused(counts):
     with pytest.raises(CountOverflow, match="do not fit"):
