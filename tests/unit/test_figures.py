@@ -52,13 +52,6 @@ def test_four_pictures_in_the_folder(result, tmp_path):
     assert pyplot.get_fignums() == before
 
 
-def test_scores_that_are_no_probabilities_have_two(tmp_path):
-    labels, scores = np.arange(200) % 2, np.linspace(-4, 4, 200)
-    result = fg.evaluate({"a": (labels, scores)}, axis=fg.Axis.uniform(64, -5, 5))
-    assert save_plots(result, tmp_path) == [tmp_path / "roc.png", tmp_path / "pr.png"]
-    assert len(list(tmp_path.iterdir())) == 2
-
-
 def test_curve_lies_where_the_numbers_say(tmp_path):
     # A perfect classifier's ROC curve runs along the top, a reversed one's along the bottom.
     heights = []
@@ -165,11 +158,16 @@ def test_a_picture_says_who_held_what(figures, tmp_path):
         assert 0 <= box.x0 < box.x1 <= figure.bbox.x1
 
 
-def test_many_clients_share_one_entry_in_the_legend(figures, result, tmp_path):
+def test_many_clients_share_one_entry_in_the_legend(figures, tmp_path):
+    """Of scores that are no probabilities, which have two pictures."""
+    labels, scores = np.arange(200) % 2, np.linspace(-4, 4, 200)
+    result = fg.evaluate({"a": (labels, scores)}, axis=fg.Axis.uniform(64, -5, 5))
     shown, unseen = Overlay("each", "client", [0, 1], [0, 1]), Overlay("more", "client", [], [])
     for overlays in ([shown], [shown, unseen], [unseen]):
-        save_plots(result, tmp_path, roc=overlays)
-    one, both, other = (texts(figure)[0] for figure in figures[::4])
+        paths = save_plots(result, tmp_path, roc=overlays)
+        assert paths == [tmp_path / "roc.png", tmp_path / "pr.png"]
+    assert len(figures) == 6
+    one, both, other = (texts(figure)[0] for figure in figures[::2])
     assert one == both != other
 
 
