@@ -106,7 +106,7 @@ _ENOUGH: Final = 50  # rows of a class, to say that its scores are lower than an
 
 
 def summarise(task: Task, counts: NDArray[Any], oddities: Oddities) -> RowSummary:
-    """What a client's rows came to, by its counts in channels and bins; for its operator.
+    """A summary of a client's rows for its operator, from counts by channel and bin.
 
     Examples
     --------
@@ -155,11 +155,7 @@ def _groups(task: Task, counts: NDArray[Any]) -> list[Parts]:
 
 
 def _swapped(task: Task, counts: NDArray[Any]) -> tuple[str, ...]:
-    """Classes by whose score another one of them has the highest scores on average.
-
-    A poor model does that to some class, but hardly so that each of them is the highest by the
-    score of another one: cats by that of dogs, and dogs by that of cats.
-    """
+    """Classes that look mixed up: each scores highest, on average, in another of them."""
     layout, classes, bins = task.layout, len(task.layout.classes), counts.shape[1]
     if not classes:
         return ()

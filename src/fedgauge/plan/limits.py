@@ -135,10 +135,7 @@ def check_bins(bins: int, most: int) -> None:
 
 
 def first_session(data: bytes) -> bytes | None:
-    """The session in which the bins of a distributed plan were found, which is not read further.
-
-    None where they were not found; empty where they were, in no session.
-    """
+    """The session that found a plan's bins: None without such bins, empty without a session."""
     check_bytes(len(data))
     with plan_errors("JSON"):
         found = msgspec.json.decode(data, type=_Second).found

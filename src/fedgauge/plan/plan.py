@@ -67,7 +67,7 @@ def now() -> datetime:
 
 
 def written(moment: Any) -> str:
-    """A moment in the one form that plans are stored with; a day stands for its last second.
+    """A moment as plans store it; a day stands for its last second.
 
     Examples
     --------
@@ -170,13 +170,13 @@ class EvaluationPlan(
 ):
     """What is measured, how, and under which protection.
 
-    A plan is complete: nothing in it is left to be chosen later, and every party that
-    holds the same bytes does the same thing. :attr:`digest` names those bytes.
+    A plan is complete: every party that holds the same bytes does the same thing. :attr:`digest`
+    names those bytes.
 
     Parameters
     ----------
     task
-        What is told apart.
+        The classes, groups and models to measure.
     axis
         How scores are binned.
     tree
@@ -184,21 +184,18 @@ class EvaluationPlan(
     privacy
         The privacy model.
     cohort
-        Who must take part; None for local reports and flipped labels, which need nobody else.
+        Who must take part; None for local reports and flipped labels.
     rounds
         What each client sends, in order.
     min_cell
-        Without noise: neighbouring bins of the sum are merged before it is shown, until each
-        holds no example or at least so many of each class. 0 merges nothing.
+        Without noise: neighbouring bins are merged until each holds no example of a class, or at
+        least so many. 0 merges nothing.
     not_after
-        Last second, in UTC, at which sites count under the plan; a day stands for its end. None:
-        it does not expire. See :meth:`with_not_after`.
+        Last second, in UTC, at which sites count under the plan; None: it does not expire.
     calibrator
-        A map that scores go through before they are binned; it never falls. See
-        :meth:`with_calibrator`.
+        A map that never falls, applied to scores before they are binned.
     found
-        Of the second of two rounds: what the first released, and how the bins follow from it. See
-        :meth:`located`.
+        In the second of two rounds: what the first released. See :meth:`located`.
 
     Examples
     --------
@@ -270,7 +267,7 @@ class EvaluationPlan(
         score_sums: bool = False,
         min_cell: int = 0,
     ) -> Self:
-        """A plan of the kind that a privacy model asks for: for counts, or for reports.
+        """A plan of the kind that a privacy model needs: for counts, reports or flipped labels.
 
         Examples
         --------
@@ -366,7 +363,7 @@ class EvaluationPlan(
     ) -> Self:
         """A plan for two noisy numbers of each label party, which give the AUC alone.
 
-        `examples` is how many there are at all parties.
+        `examples` counts those of all parties.
 
         Examples
         --------
@@ -394,12 +391,10 @@ class EvaluationPlan(
     ) -> Self:
         """A plan for one histogram, with the least noise that keeps the privacy promised.
 
-        `weights` splits the budget over the levels of the tree, evenly by default. `largest`
-        is the largest count of one client: a lower one halves what travels, where it and the
-        noise of all clients fit 32 bits. `score_sums` adds the sums of scores within bins,
-        which take a fifth of the budget. `min_cell` merges bins of an exact sum.
-
-        With :class:`TwoRound` in the place of an axis the plan has two rounds.
+        `weights` splits the budget over the levels of the tree, evenly by default. `largest` is the
+        largest count of one client; a lower one can halve the bytes sent. `score_sums` adds the
+        sums of scores within bins, for a fifth of the budget. `min_cell` merges bins of an exact
+        sum. A :class:`TwoRound` as `axis` makes a plan of two rounds.
         """
         privacy = privacy or SecureAggregation()
         if not isinstance(cohort, Cohort):
@@ -532,10 +527,7 @@ class EvaluationPlan(
 
     @property
     def oracles(self) -> tuple[Oracle, ...]:
-        """What randomises a report about each level; refused unless rows are reported.
-
-        Of several blocks, those of the first, then of the second and so on.
-        """
+        """The oracle of each level, block after block; refused unless rows are reported."""
         return self.reported.oracles(self.terms)
 
     def check_promise(self) -> None:
@@ -593,18 +585,11 @@ class EvaluationPlan(
         return self.summed.table_variances(self.terms, contributions) if self.tables else ()
 
     def noise_variances(self, contributions: int) -> tuple[float, ...]:
-        """Variance of the noise at one node of each level; empty without noise.
-
-        `contributions` are the clients in the sum, or the reports under local DP.
-        """
+        """Noise variance of a node by level, for so many clients or reports; empty if exact."""
         return self.final.noise_variances(self.terms, contributions)
 
     def node_variances(self, leaves: Floats) -> list[Floats]:
-        """Variance of every node at each level, where it depends on the counts of the bins.
-
-        Under local DP, of the first block. Empty elsewhere: all nodes of a level have the same
-        noise.
-        """
+        """Noise variance of every node (of the first block) if counts matter; else empty."""
         return self.final.node_variances(self.terms, leaves)
 
     def in_words(self) -> list[tuple[str, str]]:
@@ -632,7 +617,7 @@ class EvaluationPlan(
         return plan
 
     def with_not_after(self, moment: str | None) -> Self:
-        """The same plan with another moment after which no site counts under it.
+        """The same plan with another last moment at which sites count under it.
 
         Examples
         --------
@@ -643,9 +628,7 @@ class EvaluationPlan(
         return self._with(not_after=moment)
 
     def with_calibrator(self, calibrator: Calibrator | None) -> Self:
-        """The same plan of scores that go through a map before they are binned.
-
-        What the map was fitted on is left out.
+        """The same plan with a map that scores go through first, without the facts of its fit.
 
         Examples
         --------
@@ -663,19 +646,12 @@ class EvaluationPlan(
 
     @property
     def least_width(self) -> float:
-        """The least distance of two edges among scores as they come; infinite where there is none.
-
-        The first and the last edge do not count: scores outside are in the end bins.
-        """
+        """The least distance of inner edges, as scores before any map; infinite without two."""
         return float(np.diff(self.score_axis.edges[1:-1]).min(initial=math.inf))
 
     @cached_property
     def score_axis(self) -> Axis:
-        """The bins of scores as they come, before any map: what a sum tells apart.
-
-        A map that never falls, and an axis, count like another axis: its edges are the same ones,
-        pulled back through the map.
-        """
+        """The bins of scores before any map: the edges of the axis, pulled back through the map."""
         if self.calibrator is None:
             return self.axis
         inner = np.unique(self.calibrator.pull_back(self.axis.edges[1:-1]))
@@ -738,10 +714,7 @@ class EvaluationPlan(
 
     @classmethod
     def from_bytes(cls, data: bytes, *, most_bins: int = MOST_BINS) -> Self:
-        """Read a distributed plan; its digest is that of exactly these bytes.
-
-        One with an axis of more than `most_bins` is refused before the axis is made.
-        """
+        """Read a plan of exactly these bytes; more than `most_bins` bins are refused."""
         check_bytes(len(data))
         with plan_errors("JSON"):
             plan = msgspec.json.decode(data, type=cls, dec_hook=_decode_axes(most_bins))

@@ -17,23 +17,21 @@ class PredictedErrors(NamedTuple):
 
 
 class Prediction(PredictedErrors):
-    """Those errors over all rows, and what else a planner says: not part of a plan's bytes.
+    """Errors over all rows, and other forecasts of a planner: not part of a plan's bytes.
 
     Attributes
     ----------
     span
-        The least and the largest errors of plausible scores: what scores are like nobody knows
-        beforehand.
+        The least and the largest errors over plausible scores.
     withheld
-        The share of results that will say nothing because noise hides a class. In the errors each
-        of them counts as 0.5.
+        The share of results that say nothing because noise hides a class; their error counts as
+        0.5.
     groups
-        What to expect of one group, by what rows are grouped by, as if all groups were as large.
+        The prediction for one group of each grouping, as if all groups were equally large.
     advice
-        What would have less noise; None where nothing is known to.
+        How to get less noise; None if nothing is known.
     instead
-        What two rounds would give in the place of one, or one in the place of two; None where
-        nobody asked.
+        What two rounds would give in place of one, or one in place of two.
     """
 
     span: tuple[PredictedErrors, PredictedErrors]
@@ -51,10 +49,10 @@ class Prediction(PredictedErrors):
 
     @classmethod
     def of_worlds(cls, errors_by_world: NDArray[np.float64]) -> Self:
-        """The geometric mean over worlds, and the least and the largest of them.
+        """The geometric mean over worlds, and their least and largest errors.
 
-        A plain mean would be that of the world in which a plan does worst. Each row has the errors
-        of one, and at last the share that is withheld.
+        A plain mean would follow the hardest world. A row has the errors of one world, and the
+        share withheld.
         """
         errors, withheld = errors_by_world[:, :-1], errors_by_world[:, -1]
         usual = np.exp(np.log(np.maximum(errors, _NONE)).mean(axis=0))

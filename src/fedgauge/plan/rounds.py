@@ -43,10 +43,10 @@ def nodes_by_level(tree: Sequence[int]) -> tuple[int, ...]:
 
 
 class RoundTerms(NamedTuple):
-    """What a plan says besides its rounds, as far as a round needs it.
+    """The parts of a plan that its rounds need.
 
-    `per_row` is how many counts, at each level, one row adds to; `layout` which counts there are,
-    and `counted` says what they are in words.
+    One row adds to `per_row` counts at each level; `layout` lists the counts, and `counted` names
+    them in words.
     """
 
     privacy: PrivacyModel
@@ -92,9 +92,7 @@ def why_no_sum(privacy: PrivacyModel) -> str:
 
 
 class Round(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):
-    """One thing that every client sends.
-
-    A kind of round is plain data in a plan, and says all that differs between kinds.
+    """One thing that every client sends: plain data in a plan, and all that differs between kinds.
 
     Attributes
     ----------
@@ -207,14 +205,12 @@ class ScoreSums(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class HistogramRound(Round, frozen=True, tag="histogram", omit_defaults=True):
     """Each client sends, for every channel, the counts of the nodes at some tree levels.
 
-    `nodes` lists the number of nodes at each level sent. `noise` is the strength of the noise
-    on the sum at each of them (see :class:`fedgauge.privacy.noise.ShareLaw`); empty without.
-    `largest` is the largest count of one client; sums are taken in words that are wide enough
-    for it. A larger one is refused by the client, or clipped under differential privacy,
-    where a refusal that depends on data would be a leak. `sums` travel after the counts; a
-    client's are at most `largest` times their steps. `tables` come last, each with its noise; a
-    cell is at most `largest` times the table's weight. Under noise, where the counts are sums of
-    a table's cells, they are not sent besides: then `nodes` and `noise` are empty.
+    `nodes` lists the number of nodes at each level sent, `noise` the strength of the noise there
+    (see :class:`fedgauge.privacy.noise.ShareLaw`). `largest` is the largest count of one client: a
+    client refuses a larger one, or clips it under differential privacy, where a refusal would leak.
+    `sums` follow the counts, at most `largest` times their steps; `tables` come last, each cell at
+    most `largest` times the table's weight. If noisy tables add up to the counts, only they are
+    sent: `nodes` and `noise` are then empty.
 
     Examples
     --------
@@ -248,9 +244,8 @@ class HistogramRound(Round, frozen=True, tag="histogram", omit_defaults=True):
     ) -> Self:
         """The least noise that keeps the promise of the model.
 
-        A row that adds to several counts of a level is seen by as many levels, and by one more
-        for each table: to the accounting that is what it is. `tables_alone` leaves the histogram
-        out, where a table's cells add up to it.
+        A row that adds to several counts of a level counts as that many levels, and each table as
+        one more. `tables_alone` leaves the histogram out.
         """
         if score_sums and (per_row > 1 or tables):
             raise PlanError(_NO_SUMS)
@@ -559,11 +554,7 @@ def _check_weighted(terms: RoundTerms) -> None:
 
 
 def are_alone(tables: Sequence[AnyTable], terms: RoundTerms) -> bool:
-    """Whether tables are sent without the histogram.
-
-    Under noise, where its counts are sums of cells: they would cost a part of the budget for
-    nothing new. Without noise they are finer.
-    """
+    """Whether noisy tables replace the histogram: its counts are sums of their cells."""
     return terms.privacy.adds_noise and are_all(tables, terms.layout, terms.axis)
 
 
@@ -579,11 +570,10 @@ _MOST_IN_ALL: Final = 1 << 20  # cells of all blocks, which a server keeps sums 
 class ReportRound(Round, frozen=True, tag="report"):
     """Each row is sent as one report about one level of one block, drawn at random and public.
 
-    A block is one of the row's scores and one way to group rows: there the row is in one cell, of
-    its group, its class and its score's node. `nodes` lists the number of nodes at each level.
-    `noise` is the chance, out of 2^64, that a zero is raised (``oue``) or that a report says
-    nothing (``hadamard``) at each level of the first block, then of the second and so on; `blocks`
-    are those of Hadamard response, empty for ``oue``.
+    A block is one of the row's scores and one way to group rows; a cell is a group, a class and a
+    node. `nodes` lists the number of nodes at each level. `noise` is the chance, out of 2^64, that
+    a zero is raised (``oue``) or that a report says nothing (``hadamard``), level by level and
+    block by block; `blocks` are those of Hadamard response, empty for ``oue``.
     """
 
     nodes: tuple[int, ...]
@@ -634,11 +624,7 @@ class ReportRound(Round, frozen=True, tag="report"):
         return oracles.variances(blocks[0], contributions, len(blocks))
 
     def node_variances(self, terms: RoundTerms, leaves: Floats, block: int = 0) -> list[Floats]:
-        """Variance by noise of every node's estimate, where `leaves` rows are in a block's bins.
-
-        Of several blocks each has a share of the reports; that these are of a sample of the rows
-        comes on top.
-        """
+        """Noise variance of every node for `leaves` rows in a block's bins, not of sampling."""
         blocks = self.by_block(terms)
         return [len(blocks) * each for each in oracles.node_variances(blocks[block], leaves)]
 

@@ -100,10 +100,7 @@ def check_labels(labels: Any) -> tuple[Label, ...]:
 
 
 def require_apart(what: str, names: Sequence[Any]) -> None:
-    """Refuse names that officers could not tell apart: one text in two forms of Unicode.
-
-    Rows are compared with names as they are, so each would be a group, class or model of its own.
-    """
+    """Refuse names that look alike: one text in two forms of Unicode would be two groups."""
     if len({shown(str(name)) for name in names}) < len(names):
         raise PlanError(
             f"{what} has two names that look the same, as é in one character and in two. Name each "
@@ -182,10 +179,9 @@ class Channel(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Rows that have something in common: the values of one way of grouping them.
+    """One group of one way to group rows.
 
-    `cell` is its number there. It is `listed` if the plan names all its values: rows of any other
-    value are in the same way of grouping, but not in a group that means something.
+    `cell` is its number there. It is `listed` if the plan names all its values: "other" is not.
     """
 
     name: str
@@ -347,10 +343,7 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="k
 
 
 class Sliced(Task, frozen=True, omit_defaults=True, kw_only=True):
-    """A task whose rows may be of groups, and have scores of several models.
-
-    Names are the plan's: a row of a group that is not named counts in a group of its own.
-    """
+    """A task with groups of rows and scores of several models; unnamed groups count as "other"."""
 
     groups: Mapping[str, Sequence[str]] = {}
     models: Sequence[str] = ()
@@ -524,18 +517,18 @@ class BinaryTask(Sliced, frozen=True, tag="binary"):
     positive
         The label of the positive class; None where labels are bool or 0/1.
     groups
-        Groups that rows are of: the values of each grouping, by its name.
+        The values of each grouping, by its name.
     models
-        Names of models that each give rows a score.
+        Names of the models that score each row.
     crossed
-        Of several groupings: whether groups are all combinations, of which a row is in one. Else
-        a row is counted once for each grouping, which shares the privacy budget among them.
+        Whether groups are all combinations of several groupings. Else a row counts once for each
+        grouping, and they share the privacy budget.
     pairs
-        Pairs of models to be compared: their scores are also counted together, in each group. Under
-        noise, where there are two models, that is all that is sent.
+        Pairs of models to compare: their scores are also counted together, in each group. Under
+        noise, with two models, nothing else is sent.
     paired_brier
-        Whether the difference of the Brier scores of each pair is counted row by row, which under
-        noise takes a part of the budget.
+        Whether to count the difference of each pair's Brier scores row by row; under noise it takes
+        a part of the budget.
 
     Examples
     --------
@@ -582,10 +575,9 @@ class MulticlassTask(Sliced, frozen=True, tag="multiclass"):
     labels
         The labels of the classes, in the order of the columns of scores.
     also
-        What else is counted, of the scores of a row together: ``"confusion"`` (which class has the
-        highest), ``"ranks"`` (how many are higher than that of the true class, for top-k
-        accuracy) and ``"top"`` (how high the highest is, for its calibration). Each shares the
-        privacy budget as one more class would.
+        Further counts for each row: ``"confusion"`` (the class with the highest score), ``"ranks"``
+        (how many scores are above the true class's, for top-k accuracy) and ``"top"`` (the highest
+        score, for its calibration). Each costs as much of the budget as one more class.
     groups, models, crossed
         As for :class:`BinaryTask`.
 
@@ -662,7 +654,7 @@ class MulticlassTask(Sliced, frozen=True, tag="multiclass"):
 
 
 class MultilabelTask(Sliced, frozen=True, tag="multilabel"):
-    """Several labels of two classes each, independent of each other, each with a score.
+    """Several independent labels of two classes each, with a score for each.
 
     Parameters
     ----------
@@ -718,14 +710,11 @@ class MultilabelTask(Sliced, frozen=True, tag="multilabel"):
 
 
 class LabelTask(Task, frozen=True, tag="labels", omit_defaults=True):
-    """Tell positives from negatives where one party scores the examples and others have labels.
+    """Tell positives from negatives where one party has the scores and others have the labels.
 
-    A label party counts its positives by bin, and that alone is sent. Whoever scored the examples
-    knows how many of them each party has in each bin: the rest are negatives.
-
-    `assignment` is the digest of the bins that the examples were given, empty where nobody is
-    held to one (simulation). `self_scored` says that label parties scored their own examples, and
-    another one only gave them bins.
+    A label party sends only its positives by bin. The party with the scores knows each party's
+    totals by bin, so the rest are negatives. `assignment` is the digest of the bins of the
+    examples, empty in simulations. `self_scored`: label parties scored their own examples.
 
     Examples
     --------
@@ -774,10 +763,7 @@ ScoredTask = BinaryTask | MulticlassTask | MultilabelTask  # labels and scores i
 
 
 class SearchTask(Task, frozen=True, tag="search"):
-    """Find where scores are, before `of` is done: rows are counted by score alone.
-
-    Each score of a row, of several models or classes, has a row of counts; they share the bins.
-    """
+    """Count rows by score alone to find the bins of task `of`; all scores of a row share them."""
 
     of: ScoredTask
     two: TwoRound

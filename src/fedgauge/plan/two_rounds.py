@@ -1,7 +1,7 @@
 """Plans of two rounds: the first finds where scores are, the second counts classes there.
 
-A plan that searches is what sites judge, approve of and pay for. Once its first round was summed,
-:func:`located` makes of it the plan of the second: the bins, and the counts that they follow from.
+Sites judge, approve and pay for the plan that searches. After its first round :func:`located` turns
+it into the plan of the second, with the new bins and the counts they follow from.
 """
 
 from typing import TYPE_CHECKING, Final, Self
@@ -28,20 +28,11 @@ Sent = HistogramRound | ReportRound
 
 
 class Found(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What the first round released, of which the bins of the second follow.
+    """The release of the first round; the bins of the second follow from it.
 
-    Parameters
-    ----------
-    two
-        How they follow.
-    counts
-        All scores in each coarse bin; as noisy as they were released.
-    clients
-        How many clients, or reports, they are of.
-    starts
-        Where small cells were merged: the coarse bin in which each of these counts begins.
-    session
-        The secure sum in which they were opened, in hexadecimal; empty where there was none.
+    `counts` has all scores in each coarse bin, of so many `clients` or reports. `starts` are the
+    coarse bins where the counts begin, if small cells were merged. `session` is the secure sum in
+    hexadecimal; empty without one.
     """
 
     two: TwoRound
@@ -226,10 +217,7 @@ def _of_bins(plan: "EvaluationPlan", second: Sent, bins: int) -> Sent:
 
 
 def check_promise(plan: "EvaluationPlan") -> None:
-    """Refuse rounds that together cost more than is promised.
-
-    Of a sum both rounds count the same rows. Of reports each is about one round.
-    """
+    """Refuse rounds that together cost more than is promised: both sums count the same rows."""
     terms = terms_of(plan)
     rounds = [_check_kind(sent) for sent in plan.rounds]
     summed = [sent for sent in rounds if isinstance(sent, HistogramRound)]

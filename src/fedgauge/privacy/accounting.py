@@ -39,20 +39,10 @@ _SPARE: Final = 1e-9
 
 
 def skellam_delta(epsilon: float, *, means: Sequence[float], cap: int = 1, moves: int = 1) -> float:
-    """Delta of Skellam noise on every node of every level, rounded up.
+    """Delta at `epsilon` of Skellam noise on every node of every level, rounded up.
 
-    Parameters
-    ----------
-    epsilon
-        The privacy loss that may be exceeded with probability delta.
-    means
-        For each level the mean of both Poisson laws whose difference is the noise of one
-        node; its variance is twice that.
-    cap
-        Most rows that one unit has.
-    moves
-        1 when neighbours differ by adding or removing a unit. 2 when they replace one: its
-        rows leave some nodes and arrive in others, at worst all different.
+    `means` has, by level, the mean of both Poisson laws whose difference is a node's noise. A unit
+    has at most `cap` rows; `moves` is 1 if neighbours add or remove a unit, 2 if they replace one.
 
     Examples
     --------
@@ -67,10 +57,7 @@ def skellam_delta(epsilon: float, *, means: Sequence[float], cap: int = 1, moves
 def calibrate_skellam(
     epsilon: float, delta: float, *, levels: int, cap: int = 1, moves: int = 1
 ) -> float:
-    """Smallest mean, to 0.1%, for which Skellam noise on all levels is (epsilon, delta)-DP.
-
-    The mean is that of the whole noise of a node; each of M clients adds a share of mean / M.
-    """
+    """Smallest mean, to 0.1%, of a node's whole Skellam noise that is (epsilon, delta)-DP."""
     variance = _gaussian_variance(epsilon, delta, levels=levels, cap=cap, moves=moves)
 
     def cost(mean: float) -> float:
@@ -80,12 +67,11 @@ def calibrate_skellam(
 
 
 def gaussian_tau(sigma2: float, parties: int) -> float:
-    """What it can cost that a sum of discrete Gaussians is not a discrete Gaussian.
+    """The most that a sum of discrete Gaussians costs for not being a discrete Gaussian.
 
-    The sum of `parties` shares of parameter ``sigma2 / parties`` is compared to one discrete
-    Gaussian of parameter `sigma2`. The logarithm of the ratio of the two laws stays within
-    tau / 2 everywhere, so the privacy loss of a node, which compares two values of the law,
-    moves by at most tau. Infinite for shares below 1/4, where the theorem does not hold.
+    Compares the sum of `parties` shares of parameter ``sigma2 / parties`` to one discrete Gaussian
+    of parameter `sigma2`. The logarithm of the ratio of the laws stays within tau / 2, so the
+    privacy loss of a node moves by at most tau. Infinite for shares below 1/4, outside the theorem.
 
     Examples
     --------
@@ -113,16 +99,8 @@ def gaussian_delta(
 ) -> float:
     """Delta of the sum of discrete Gaussian shares on every node of every level, rounded up.
 
-    It is 1 where the approximation of `gaussian_tau` uses up epsilon.
-
-    Parameters
-    ----------
-    epsilon, cap, moves
-        As for `skellam_delta`.
-    sigma2s
-        For each level the parameter sigma^2 of the noise, P(k) ~ exp(-k^2 / (2 sigma2)).
-    parties
-        How many honest clients add a share of parameter ``sigma2 / parties``.
+    `sigma2s` has, by level, sigma^2 of the noise, P(k) ~ exp(-k^2 / (2 sigma2)); each of `parties`
+    honest clients adds a share of ``sigma2 / parties``. 1 where `gaussian_tau` uses up epsilon.
     """
     _check(epsilon, cap=cap, moves=moves)
     # One touched node for each level and move: all rows in one is the worst for the sum too.
@@ -141,10 +119,7 @@ def calibrate_gaussian(
 ) -> float:
     """Smallest sigma2, to 0.1%, for which discrete Gaussian shares are (epsilon, delta)-DP.
 
-    Raises
-    ------
-    PlanError
-        When the shares are so small that `gaussian_tau` would cost more than 5% of epsilon.
+    Refused if the shares are so small that `gaussian_tau` would cost more than 5% of epsilon.
     """
     variance = _gaussian_variance(epsilon, delta, levels=levels, cap=cap, moves=moves)
 
@@ -172,29 +147,14 @@ def compose(
 ) -> tuple[float, float]:
     """Total (epsilon, delta) of releases, each of which may depend on those before it.
 
-    Sums, since the tighter theorems need budgets that are fixed in advance.
-
-    Parameters
-    ----------
-    costs
-        What results on the same data state (``result.privacy``), or pairs of epsilon and delta.
-        An exact sum promises nothing: with one of them the total epsilon is infinite.
-
-    Raises
-    ------
-    InputError
-        When the statements protect different units or have different neighbours: what they cost
-        one unit does not add up.
+    These are sums: tighter theorems need budgets that are fixed in advance. `costs` are statements
+    (``result.privacy``) or pairs of epsilon and delta. With an exact sum the total epsilon is
+    infinite. Statements of different units or neighbours are refused.
 
     Examples
     --------
-    >>> import fedgauge as fg
-    >>> rows = ([0, 1] * 500, [0.2, 0.7] * 500)
-    >>> model = fg.DistributedDP(epsilon=1.0)
-    >>> results = [fg.evaluate({"a": rows, "b": rows}, privacy=model) for _ in range(2)]
-    >>> epsilon, delta = compose(result.privacy for result in results)
-    >>> epsilon
-    2.0
+    >>> compose([(1.0, 1e-6), (0.5, 0.0)])
+    (1.5, 1e-06)
     """
     costs = list(costs)
     stated = [each for each in costs if isinstance(each, PrivacyStatement)]

@@ -18,8 +18,8 @@ class Cohort(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     min_survivors
         Fewest contributions that a released sum may hold.
     max_colluding
-        How many contributors may pool what they know with whoever reads the result.
-        At least 1 by default: a contributor who reads the result can subtract its own part.
+        How many contributors may pool what they know with the reader of the result. At least 1 by
+        default: a contributor who reads the result can subtract its own part.
 
     Examples
     --------

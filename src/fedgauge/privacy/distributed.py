@@ -92,22 +92,19 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
     epsilon
         The privacy budget of the whole evaluation, over all levels and classes.
     delta
-        The probability that may escape epsilon; needed by skellam and discrete-gaussian,
-        refused by polya, which needs none.
+        The probability that may escape epsilon; for skellam and discrete-gaussian only.
     noise
-        ``"polya"`` shares add up to discrete Laplace noise, ``"skellam"`` shares to a
-        difference of Poissons, ``"discrete-gaussian"`` shares nearly to a discrete Gaussian.
+        ``"polya"`` shares add up to discrete Laplace noise, ``"skellam"`` shares to a difference of
+        Poissons, ``"discrete-gaussian"`` shares nearly to a discrete Gaussian.
     unit
-        Whom it protects: one ``"example"`` (row); one ``"subject"``, all rows of a person at
-        one client, by an id column; a whole ``"client"``; or one ``"label"``, where everything
-        else about rows is known to whoever assigned their bins.
+        Whom it protects: one ``"example"`` (row); one ``"subject"``, all rows of a person at one
+        client; a whole ``"client"``; or one ``"label"``, if everything else about rows is known.
     neighbours
-        ``"add-remove"``: the unit is there or not (for clients: its counts are there or zero;
-        that it takes part is not hidden). ``"replace-one"``: the unit's rows are swapped for
-        others, which also covers a flipped label. ``"flip"``: a label is the other one; for labels,
-        and for them alone.
+        ``"add-remove"``: the unit is there or not (a client's counts are there or zero; taking part
+        is not hidden). ``"replace-one"``: its rows are swapped for others, which also covers a
+        flipped label. ``"flip"``: a label is the other one; only for labels.
     max_per_unit
-        Rows of one subject or client that count; further rows are dropped at the client.
+        Rows of one subject or client that count; the client drops further rows.
 
     Examples
     --------
@@ -186,18 +183,14 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
 
     @property
     def moves(self) -> int:
-        """Groups of rows that change between neighbours: one leaves, or one comes for it.
-
-        Of labels only positives are counted: one that flips enters or leaves.
-        """
+        """Groups of rows that change between neighbours: 2 if a unit is replaced, else 1."""
         return 2 if self.neighbours == "replace-one" else 1
 
     @property
     def level_sensitivity(self) -> int:
         """Counts that one unit can change at one level, in the L1 norm.
 
-        The trees of the channels are disjoint: a row is in one node per level of one of
-        them. A replaced row, a flipped label too, leaves one node and enters another.
+        A row is in one node per level of one channel; a replaced row leaves one and enters another.
         """
         return self.moves * self.max_per_unit
 
@@ -216,11 +209,7 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
         weights: Sequence[float] | None = None,
         score_sums: bool = False,
     ) -> LevelNoise:
-        """The least noise that keeps the promise.
-
-        `weights` splits polya's budget over levels, evenly by default. Score sums take their
-        share of it.
-        """
+        """The least noise that keeps the promise; `weights` splits polya's budget over levels."""
         if score_sums:
             self.require_polya()
         parties, (epsilon, delta) = honest_parties(cohort), self.budget
@@ -344,10 +333,10 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
         claim: Claim,
         public_inputs: tuple[str, ...] = (),
     ) -> PrivacyStatement:
-        """What a result may claim.
+        """The privacy statement of a result.
 
-        Delta includes the distance of the drawn laws' tables from the ideal ones and, where a
-        protocol ran, the chance that its graph of neighbours fails to protect.
+        Delta includes the distance of the drawn laws' tables from the ideal ones and, after a real
+        protocol, the chance that its graph of neighbours fails to protect.
         """
         if cohort is None:
             raise PlanError("noise comes from a cohort: say who must take part.")

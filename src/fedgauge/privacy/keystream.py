@@ -22,11 +22,7 @@ class WordSource(Protocol):
 
 
 class Keystream:
-    """Uniform 64-bit words that nobody can guess.
-
-    Each instance has a key of its own from the operating system. It takes no seed: noise
-    that protects people must not be repeatable.
-    """
+    """Uniform 64-bit words under a fresh key; without a seed, since real noise must not repeat."""
 
     def __init__(self) -> None:
         self._stream = _AesCtr(os.urandom(_KEY_BYTES))
@@ -37,10 +33,7 @@ class Keystream:
 
 
 class SimulatedKeystream:
-    """Words from a seed, for simulations that must be repeatable.
-
-    Whoever knows the seed can subtract the noise: this never protects anything.
-    """
+    """Words from a seed, for repeatable simulations: who knows the seed can subtract the noise."""
 
     def __init__(self, seed: int) -> None:
         self._stream = _AesCtr(hashlib.sha256(f"fedgauge-simulation {seed}".encode()).digest())
@@ -51,10 +44,9 @@ class SimulatedKeystream:
 
 
 class KeptKeystream:
-    """Words from a secret that its holder keeps: the same ones again, and for nobody else.
+    """Words from a secret: the same ones at every call, and unpredictable to everybody else.
 
-    Those of another purpose say nothing about them. The first two words of all are other than the
-    next two, and so on: they are a cipher's blocks.
+    Each purpose has independent words. A block of the cipher is two words, and no block repeats.
     """
 
     def __init__(self, secret: bytes, purpose: bytes) -> None:

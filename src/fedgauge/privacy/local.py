@@ -46,10 +46,7 @@ Counts = NDArray[np.int64]
 
 
 def least_chance(epsilon: float) -> int:
-    """The least chance of a flip, out of 2^64, that keeps epsilon.
-
-    1 / (e^epsilon + 1) is irrational. It is rounded up, so that the ratio of probabilities is at
-    most e^epsilon.
+    """The least chance of a flip, out of 2^64, that keeps epsilon: 1 / (e^epsilon + 1), rounded up.
 
     Examples
     --------
@@ -82,7 +79,7 @@ def debias(told: Counts, totals: Counts, chance: int) -> Floats:
 
 
 def retold(counts: Floats, chance: int) -> Floats:
-    """How many labels were told to be of each class, where these are the unbiased counts.
+    """Labels reported for each class, from the unbiased counts: the inverse of `debias`.
 
     Examples
     --------
@@ -119,26 +116,25 @@ _ONLY_RESULTS: Final = "Nothing until there is a result. Then as much as its rea
 
 
 class LocalDP(PrivacyModel, frozen=True, tag="local-dp", omit_defaults=True):
-    """Differential privacy for every row by itself: nobody's sum has to be trusted.
+    """Differential privacy for every row by itself, without trust in anybody's sum.
 
-    Each row is randomised where it is held and sent as one report. Neighbours replace a row by
-    any other; how many reports there are is public. Far more noise than under distributed DP:
-    errors fall with the square root of the number of reports.
+    Each row is randomised where it is held and sent as one report. Neighbours replace a row by any
+    other; the number of reports is public. Far more noise than under distributed DP: errors fall
+    with the square root of the number of reports.
 
-    Of labels apart from scores (``unit="label"``) each is flipped with a chance of
-    1 / (e^epsilon + 1), once and for all, and a party sends how many are then positive in each bin.
-    Neighbours flip a label. See :func:`fedgauge.evaluate_vertical`.
+    With ``unit="label"`` each label is flipped once, with a chance of 1 / (e^epsilon + 1), and a
+    party sends its positives by bin after the flips. See :func:`fedgauge.evaluate_vertical`.
 
     Parameters
     ----------
     epsilon
-        The privacy budget of one report, or of one flip. A row that is reported again, or a label
-        that is flipped again, pays again; flips that are kept serve any number of evaluations.
+        The privacy budget of one report, or of one flip. A further report or flip of the same row
+        pays again; kept flips serve any number of evaluations.
     oracle
-        ``"oue"``, one bit for each cell of the histogram, or ``"hadamard"``, a number of one to
-        three bytes, in most cases with more noise. Labels have none.
+        ``"oue"``, one bit for each cell of the histogram, or ``"hadamard"``, one to three bytes,
+        mostly with more noise. Labels have none.
     unit
-        Whose privacy: ``"example"``, a row, or ``"label"``, a label apart from its score.
+        ``"example"``, a row, or ``"label"``, a label apart from its score.
 
     Examples
     --------

@@ -1,7 +1,6 @@
 """Privacy models: their facts, words and noise; `SecureAggregation`, which adds none.
 
-A model is plain data in a plan. What differs between models stands on its class, so that the
-rest of the code asks the model instead of asking which one it is.
+All that differs between models is on their classes, so other code never asks which one it has.
 """
 
 import math
@@ -23,14 +22,12 @@ LARGE_EPSILON: Final = 20.0  # above which nobody is protected
 
 
 class PrivacyStatement(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
-    """What a result may claim about the privacy of the data behind it.
+    """The claim of a result about the privacy of its data.
 
-    `epsilon` and `delta` are None where no differential privacy is claimed; `unit` and
-    `neighbours` then have no meaning and are None too. `cohort` is None where nobody else has to
-    take part. `public_inputs` names the hints the plan was made from. `claim` is ``"enforced"``
-    only when a real protocol ran between the parties; everything computed in one process is
-    ``"simulated"``. `shares` are those of two rounds: of epsilon, or under local DP of the reports;
-    empty where there is one round, or no epsilon.
+    `epsilon`, `delta`, `unit` and `neighbours` are None without differential privacy, `cohort`
+    where nobody else must take part. `public_inputs` names the hints the plan was made from.
+    `claim` is ``"enforced"`` only if a real protocol ran between the parties, else ``"simulated"``.
+    `shares` are those of two rounds, of epsilon or of local reports; else empty.
 
     Examples
     --------
@@ -106,23 +103,22 @@ class ReportNoise(NamedTuple):
 
 
 class PrivacyModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="model"):
-    """What every privacy model says of itself, and what it makes of noise.
+    """The questions that every privacy model answers, in words and in noise.
 
-    A model whose clients send counts answers :meth:`calibrate` to :meth:`sums_law`, one whose
-    rows are reported :meth:`calibrate_reports` to :meth:`check_reports`, one that flips labels
-    :meth:`calibrate_flips` and :meth:`check_flips`. Nothing here has a default that would go
-    without noise.
+    Models with counts answer :meth:`calibrate` to :meth:`sums_law`, models with reports
+    :meth:`calibrate_reports` to :meth:`check_reports`, models that flip labels
+    :meth:`calibrate_flips` and :meth:`check_flips`. No default goes without noise.
 
     Attributes
     ----------
     adds_noise
-        Whether what is released is noisy, so that differential privacy can be claimed.
+        Whether the release is noisy, so that it can claim differential privacy.
     sends_reports
         Whether each row is sent by itself, randomised; else clients send counts.
     flips_labels
-        Whether these are counts of labels that were flipped at random, which need no secure sum.
+        Whether clients count randomly flipped labels, which need no secure sum.
     kind
-        What it is called.
+        Its name.
     """
 
     adds_noise: ClassVar[bool]
@@ -249,18 +245,15 @@ class PrivacyModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
         claim: Claim,
         public_inputs: tuple[str, ...] = (),
     ) -> PrivacyStatement:
-        """What a result may claim.
-
-        `draws` holds the law of one client's share on some numbers, and how many these are.
-        """
+        """The privacy statement of a result; `draws` are laws of shares with their numbers."""
         raise NotImplementedError
 
 
 class SecureAggregation(PrivacyModel, frozen=True, tag="secure-aggregation"):
     """Release the exact sum over the clients and nothing else.
 
-    No noise is added, so there is no differential privacy: the sum itself is public,
-    and sums over cohorts that differ by one client reveal that client's histogram.
+    There is no differential privacy: the sum itself is public, and sums over cohorts that differ by
+    one client reveal that client's histogram.
 
     Examples
     --------
@@ -432,7 +425,7 @@ _COUNTABLE: Final = 1e-15  # below, nobody reads the digits, and a float does no
 
 
 def strongest_belief(prior: float, epsilon: float) -> float:
-    """The most that a belief can become by a result: its odds grow at most e^epsilon-fold.
+    """The largest belief after a result: its odds grow at most e^epsilon-fold.
 
     Examples
     --------
@@ -445,7 +438,7 @@ def strongest_belief(prior: float, epsilon: float) -> float:
 
 
 def percent(share: float) -> str:
-    """A share in percent, rounded up to a tenth: it stands after "at most".
+    """A share in percent, rounded up to a tenth.
 
     Examples
     --------
@@ -457,7 +450,7 @@ def percent(share: float) -> str:
 
 
 def beliefs(epsilon: float) -> str:
-    """From which belief to which at most, in words.
+    """How far a result can raise beliefs, in words.
 
     Examples
     --------
@@ -486,7 +479,7 @@ def chance(delta: float) -> str:
 
 
 def delta_of(steps: int, epsilon: float, delta: float) -> float:
-    """The delta of so many steps from neighbour to neighbour, each of (epsilon, delta).
+    """The delta of several steps between neighbours, each of (epsilon, delta).
 
     Examples
     --------

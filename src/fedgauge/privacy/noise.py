@@ -1,8 +1,7 @@
 """Noise laws as tables, a client's share of the noise, and draws from both.
 
-A table holds the cumulative probabilities of a law in 128-bit fixed point, computed in
-high precision; a uniform 128-bit number picks a value by inversion. What is drawn differs
-from the true law only by the rounding of the table and by its cut tails, and
+A table holds cumulative probabilities in 128-bit fixed point, and a uniform 128-bit number picks a
+value by inversion. A draw differs from the true law only by rounding and cut tails;
 :attr:`DrawTable.distance` bounds that difference in total variation.
 """
 
@@ -31,18 +30,10 @@ Draws = NDArray[np.int64]
 
 
 class DrawTable:
-    """A law on consecutive integers, ready to be drawn from.
+    """A law on consecutive integers from `first`, ready to be drawn from.
 
-    Attributes
-    ----------
-    first
-        The smallest value.
-    cumulative
-        ``round(2**128 P(X <= first + i))`` for every value but the last.
-    mean, variance
-        Moments of the true law.
-    distance
-        Bound on the total-variation distance of one draw to the true law.
+    `cumulative` is ``round(2**128 P(X <= first + i))`` for every value but the last; `mean` and
+    `variance` are those of the true law; `distance` bounds the total variation of a draw from it.
     """
 
     def __init__(self, first: int, cumulative: list[int], mean: Any, variance: Any) -> None:
@@ -85,11 +76,7 @@ def negative_binomial(parts: Fraction, epsilon: Fraction | float) -> DrawTable:
 
 
 def _negative_binomial_steps(parts: Fraction, ratio: int, mass: int, bits: int) -> list[int]:
-    """Cumulative probabilities of all values but the last, in fixed point.
-
-    `ratio` is a and `mass` is P(0), both in units of 2^-bits. Whole numbers, since the tables of
-    wide noise have 10^5 values and mpmath takes ten times as long.
-    """
+    """Cumulative probabilities but the last; `ratio` (a) and `mass` (P(0)) in units of 2^-bits."""
     above, below = parts.numerator, parts.denominator
     tail, shift = bits - (_TAIL_BITS + 2), bits - BITS
     total, half = 0, 1 << (shift - 1)
@@ -159,11 +146,7 @@ def _cumulated(masses: list[Any]) -> list[int]:
 
 
 def _above(mass: Any, start: int, ratio: Callable[[int], Any]) -> list[Any]:
-    """Masses at start, start + 1, ... until what is left is negligible.
-
-    ``ratio(k) = P(k + 1) / P(k)`` never increases for these laws once below 1, so the tail
-    after k is at most ``P(k) ratio(k) / (1 - ratio(k))``.
-    """
+    """Masses from `start` until the tail, <= ``P(k) ratio(k) / (1 - ratio(k))``, is negligible."""
     import mpmath
 
     tail = mpmath.mpf(2) ** -(_TAIL_BITS + 2)
@@ -197,23 +180,11 @@ _TINY: Final = 1e-300
 
 
 class ShareLaw:
-    """The law of the sum of some clients' shares at one node.
+    """The law of the sum of `shares` of the clients' shares of noise at one node.
 
-    Parameters
-    ----------
-    noise
-        The mechanism.
-    parameter
-        Strength of the noise, as a plan states it: the budget for polya, the mean of each
-        Poisson for skellam, sigma squared for the discrete Gaussian. It belongs to the sum of
-        `parties` shares.
-    parties
-        Honest survivors that the noise must come from (M).
-    shares
-        How many shares are added up; 1 is what one client adds.
-    sensitivity
-        How far one unit can move all numbers that this noise is on, in the L1 norm. Polya
-        noise follows from it; the parameters of the others account for it already.
+    `parameter` is the strength of `parties` honest shares together, as a plan states it: the budget
+    for polya, the Poisson mean for skellam, sigma squared for the discrete Gaussian. `sensitivity`
+    is how far one unit can move all numbers with this noise, in the L1 norm; only polya needs it.
     """
 
     def __init__(
