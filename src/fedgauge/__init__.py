@@ -82,13 +82,7 @@ if TYPE_CHECKING:
         PrGainDisplay,
         RocCurveDisplay,
     )
-    from fedgauge.privacy import (
-        Cohort,
-        DistributedDP,
-        LocalDP,
-        PrivacyStatement,
-        SecureAggregation,
-    )
+    from fedgauge.privacy import Cohort, DistributedDP, LocalDP, PrivacyStatement, SecureAggregation
     from fedgauge.results.evaluation import Evaluation
     from fedgauge.results.groups import Gap, Gaps
     from fedgauge.results.models import Comparison

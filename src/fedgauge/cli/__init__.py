@@ -34,10 +34,7 @@ _PANELS: Final = {
         "calibrate": ("calibrate", "calibrate"),
         "apply": ("calibrate", "apply"),
     },
-    "Over time": {
-        "diff": ("trend", "diff"),
-        "trend": ("trend", "trend"),
-    },
+    "Over time": {"diff": ("trend", "diff"), "trend": ("trend", "trend")},
     "Between sites": {
         "explain": ("plan", "explain"),
         "site": ("site", "site_app"),
@@ -45,9 +42,7 @@ _PANELS: Final = {
         "exchange": ("exchange", "app"),
         "doctor": ("site", "doctor"),
     },
-    "Labels elsewhere": {
-        "vertical": ("vertical", "app"),
-    },
+    "Labels elsewhere": {"vertical": ("vertical", "app")},
     "Reports of single rows": {
         "encode": ("local", "encode"),
         "intake": ("local", "intake"),

@@ -9,14 +9,7 @@ import typer
 
 import fedgauge as fg
 from fedgauge.cli.command import command
-from fedgauge.cli.exchange_coordinator import (
-    Run,
-    Yes,
-    app,
-    became,
-    budget_in_words,
-    say_progress,
-)
+from fedgauge.cli.exchange_coordinator import Run, Yes, app, became, budget_in_words, say_progress
 from fedgauge.cli.options import (
     HERE,
     FileOptions,

@@ -9,13 +9,7 @@ import typer
 import fedgauge as fg
 from fedgauge.cli.command import command
 from fedgauge.cli.options import HERE, SiteOption
-from fedgauge.cli.terminal import (
-    print_result,
-    require_consent,
-    screen,
-    warn,
-    with_progress,
-)
+from fedgauge.cli.terminal import print_result, require_consent, screen, warn, with_progress
 from fedgauge.engines.coordinator import Coordinator
 from fedgauge.engines.exchange import HOLDS_ONE, Exchange, Progress, knows, place_of
 from fedgauge.engines.review import NAMED_BY, BudgetState, JoinedSession, Review
@@ -241,7 +235,7 @@ def advance(
     exchange = Exchange(run, site)
     coordinator = Coordinator(exchange, site, totals=totals_for)
     outcome = with_progress(
-        lambda: coordinator.advance(without_missing=without_missing, evaluation=evaluation),
+        lambda: coordinator.advance(without_missing=without_missing, evaluation=evaluation)
     )
     for told in exchange.in_the_way:
         warn(told)

@@ -79,7 +79,7 @@ def encode(
     run = approved(loaded, trusted)
     rows = columns.scored(str(file)).checked(run)
     with_progress(
-        lambda: write_reports(loaded, rows, out, site=trusted, tell=warn, show=seen.append),
+        lambda: write_reports(loaded, rows, out, site=trusted, tell=warn, show=seen.append)
     )
     say_counted(seen)
     charged = "" if site is not None else ", charged to no ledger (--site)"

@@ -57,16 +57,14 @@ class PlannedParts:
 
     positive: Positive = None
     group: Annotated[
-        list[str] | None,
-        typer.Option(help="Groups to tell apart: sex=women,men; may be repeated."),
+        list[str] | None, typer.Option(help="Groups to tell apart: sex=women,men; may be repeated.")
     ] = None
     crossed: Crossed = False
     classes: Annotated[
         list[str] | None, typer.Option(help="Classes with a score each: flu,cold,well.")
     ] = None
     labels: Annotated[
-        list[str] | None,
-        typer.Option(help="Several labels a row, a score each: fever,cough."),
+        list[str] | None, typer.Option(help="Several labels a row, a score each: fever,cough.")
     ] = None
     also: Also = None
     models: Annotated[
@@ -194,11 +192,7 @@ def _parts(plan: fg.EvaluationPlan, task: MeasuredTask) -> Iterator[tuple[int, s
 _USELESS = 0.02  # expected error of the AUC; one in twenty is then off by more than 0.05
 _OFTEN = 0.1  # share of results that are withheld
 _CLOSE = 0.07  # as the planner searches
-_SHORT = {
-    "roc": "roc_area_error",
-    "ece": "expected_calibration_error",
-    "auc": "roc_auc",
-}
+_SHORT = {"roc": "roc_area_error", "ece": "expected_calibration_error", "auc": "roc_auc"}
 
 
 class Want(NamedTuple):
@@ -351,10 +345,7 @@ def plan(
 
 
 def _choose(
-    privacy: PlannedPrivacy,
-    bins: PlannedBins,
-    parts: PlannedParts,
-    known: dict[str, Any],
+    privacy: PlannedPrivacy, bins: PlannedBins, parts: PlannedParts, known: dict[str, Any]
 ) -> tuple[fg.EvaluationPlan, str | None]:
     """The plan, and whether it is enough for what is wanted; warns of what it is no good for."""
     calibrator, model = load_map(bins.calibrator), privacy.model()

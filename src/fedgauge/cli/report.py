@@ -22,8 +22,7 @@ def report(
     out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")],
     level: AtLevel = None,
     client_average: Annotated[
-        float | None,
-        typer.Option(help="The average of the clients' own ROC AUCs, where known."),
+        float | None, typer.Option(help="The average of the clients' own ROC AUCs, where known.")
     ] = None,
     *,
     keys: KeyOptions,

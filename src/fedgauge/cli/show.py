@@ -389,9 +389,7 @@ def _measured(
 
 @command()
 def verify(
-    path: Annotated[Path, typer.Argument(help="A result saved as JSON.")],
-    *,
-    keys: KeyOptions,
+    path: Annotated[Path, typer.Argument(help="A result saved as JSON.")], *, keys: KeyOptions
 ) -> None:
     """Check that a result is what a coordinator you know signed and its sites confirmed.
 

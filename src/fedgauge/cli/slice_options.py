@@ -22,8 +22,7 @@ Crossed = Annotated[
     bool, typer.Option("--crossed", help="Of several --group, count all combinations.")
 ]
 Also = Annotated[
-    list[str] | None,
-    typer.Option("--also", help="Of classes, count also: confusion,ranks,top."),
+    list[str] | None, typer.Option("--also", help="Of classes, count also: confusion,ranks,top.")
 ]
 PairOption = Annotated[
     list[str] | None,
@@ -102,8 +101,7 @@ class ColumnOptions:
     ]
     score: ScoreOption = None
     class_scores: Annotated[
-        list[str] | None,
-        typer.Option(help="Of several classes, the score of each: cat=p1,dog=p2."),
+        list[str] | None, typer.Option(help="Of several classes, the score of each: cat=p1,dog=p2.")
     ] = None
     model_score: Annotated[
         list[str] | None,
@@ -113,7 +111,7 @@ class ColumnOptions:
         list[str] | None,
         typer.Option(
             help="A column and the groups in it: sex=women,men; may be repeated. With a plan its "
-            "column: sex=COLUMN.",
+            "column: sex=COLUMN."
         ),
     ] = None
     crossed: Crossed = False

@@ -46,8 +46,7 @@ def diff(
     at: At = None,
     level: AtLevel = None,
     overlapping: Annotated[
-        bool,
-        typer.Option("--overlapping", help="Some rows may be in both: wider intervals."),
+        bool, typer.Option("--overlapping", help="Some rows may be in both: wider intervals.")
     ] = False,
     *,
     part: PartOptions,
@@ -71,9 +70,7 @@ def diff(
     same = first_file.stem == second_file.stem
     names = [str(path) if same else path.stem for path in paths]
     found = fg.diff(
-        *results,
-        rows="overlapping" if overlapping else "different",
-        names=(names[0], names[1]),
+        *results, rows="overlapping" if overlapping else "different", names=(names[0], names[1])
     )
     screen.print(with_progress(lambda: _diff_table(found, at or []), "Measuring"))
     for path, result in zip(paths, read, strict=True):

@@ -131,8 +131,7 @@ class LabelPrivacy:
     panel: ClassVar[str] = "Privacy"
 
     privacy: Annotated[
-        Model,
-        typer.Option(help="Distributed DP (ddp), labels flipped (ldp) or an exact sum (sa)."),
+        Model, typer.Option(help="Distributed DP (ddp), labels flipped (ldp) or an exact sum (sa).")
     ] = Model.DDP
     epsilon: LabelEpsilon = None
     delta: Delta = None

@@ -116,12 +116,7 @@ class AnswerColumns(KeyColumns):
     def rows(self, file: Path, bins: Path) -> NamedLabels:
         """The labels of a file, by the bins that this party was sent."""
         return NamedLabels(
-            str(file),
-            self.label,
-            self.column,
-            str(bins),
-            self.score is not None,
-            **self.dialect,
+            str(file), self.label, self.column, str(bins), self.score is not None, **self.dialect
         )
 
 
@@ -130,8 +125,7 @@ def roster(
     file: Annotated[Path, typer.Argument(help="CSV, TSV (also .gz) or Parquet of labels.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the roster goes.")],
     few_values: Annotated[
-        bool,
-        typer.Option("--few-values", help="These are scores, although they could be labels."),
+        bool, typer.Option("--few-values", help="These are scores, although they could be labels.")
     ] = False,
     site_file: SiteOption = HERE,
     *,
@@ -185,8 +179,7 @@ class AssignOptions(FileOptions):
     key: Annotated[str | None, typer.Option("--id", help="Column of the id.")] = None
     score: ScoreOption = None
     client_scored: Annotated[
-        bool,
-        typer.Option("--client-scored", help="Rosters hold scores: there is no file of them."),
+        bool, typer.Option("--client-scored", help="Rosters hold scores: there is no file of them.")
     ] = False
     model: Annotated[
         Model,
@@ -443,10 +436,7 @@ def _expected(assigned: AnyAssignment, positive_rate: float | None) -> _Errors:
         privacy = fg.DistributedDP(privacy.epsilon, unit="label", neighbours="flip")
     assert isinstance(privacy, fg.DistributedDP)  # noqa: S101  (no exact sums are assigned)
     outlook = fg.plan_vertical(
-        parties=parties,
-        examples=max(examples, parties, 2),
-        privacy=privacy,
-        positive_rate=rate,
+        parties=parties, examples=max(examples, parties, 2), privacy=privacy, positive_rate=rate
     )
     paired = plan.paired
     added = outlook.flipped if paired is None else outlook.alike[paired.mechanism]

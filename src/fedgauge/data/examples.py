@@ -100,12 +100,7 @@ class Examples:
         self._check_lengths()
 
     def _set(
-        self,
-        labels: Column,
-        scores: Scores,
-        groups: Groups,
-        subjects: Column | None,
-        names: Names,
+        self, labels: Column, scores: Scores, groups: Groups, subjects: Column | None, names: Names
     ) -> None:
         object.__setattr__(self, "names", names)
         object.__setattr__(self, "labels", labels)

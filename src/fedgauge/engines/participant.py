@@ -106,10 +106,7 @@ def judge_invitation(
         )
     plan = invitation.plan
     site.judge(
-        plan,
-        members=invitation.members,
-        coordinator=invitation.coordinator,
-        of_model=of_model,
+        plan, members=invitation.members, coordinator=invitation.coordinator, of_model=of_model
     )
     return plan
 

@@ -10,17 +10,10 @@ import msgspec
 
 from fedgauge.data.examples import Data
 from fedgauge.data.files import LabelColumns, ScoreColumns, ScoreFile, column_names, list_columns
-from fedgauge.data.row_checks import (
-    RowSummary,
-)
+from fedgauge.data.row_checks import RowSummary
 from fedgauge.errors import ExchangeError, InputError
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.task import (
-    AnyTask,
-    MeasuredTask,
-    listed,
-    measured_by,
-)
+from fedgauge.plan.task import AnyTask, MeasuredTask, listed, measured_by
 from fedgauge.site import Site
 from fedgauge.storage import MALFORMED
 

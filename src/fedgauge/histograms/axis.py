@@ -221,12 +221,7 @@ class Axis:
 
     @classmethod
     def asinh(
-        cls,
-        bins: int,
-        *,
-        scale: float = 1e-6,
-        limit: float = 1e6,
-        outside: Outside = "clip",
+        cls, bins: int, *, scale: float = 1e-6, limit: float = 1e6, outside: Outside = "clip"
     ) -> "Axis":
         """Bins for scores of any scale: equally wide below `scale`, then growing with the score.
 

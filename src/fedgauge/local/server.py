@@ -353,10 +353,7 @@ class ReportServer:
             yield
         except FedgaugeError:
             raise
-        except (
-            sqlite3.Error,
-            UnicodeDecodeError,
-        ) as error:  # SQLite quotes the file
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite quotes the file
             raise IntakeError(_explain(error, self._path)) from None
         except OSError as error:
             raise IntakeError(f"cannot use the intake {self._path}: {error.strerror}.") from None
