@@ -21,7 +21,7 @@ PACKAGE = ROOT / "src" / "fedgauge"
 SOURCES = {
     *("src", "tests", "docs", "studies", "benchmarks", "examples", "tools"),
     *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile"),
-    *("pyproject.toml", "constraints.txt", ".gitignore", "PKG-INFO"),
+    *("pyproject.toml", "conftest.py", "constraints.txt", ".gitignore", "PKG-INFO"),
 }
 LARGEST = {".whl": 1_000_000, ".gz": 3_000_000}  # bytes: no data slips in
 

@@ -53,7 +53,6 @@ class FedgaugeError(_Told, Exception):
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> issubclass(fg.AxisError, fg.FedgaugeError), fg.AxisError.exit_code
     (True, 2)
     """
@@ -66,7 +65,6 @@ class InputError(FedgaugeError, ValueError):
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> fg.evaluate({"a": ([0, 1], [0.2])})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
@@ -79,7 +77,6 @@ class LabelError(InputError):
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> fg.evaluate({"a": (["no", "yes"], [0.2, 0.7])})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
@@ -92,7 +89,6 @@ class AxisError(FedgaugeError, ValueError):
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> fg.Axis.uniform(0)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
@@ -105,7 +101,6 @@ class AxisMismatch(AxisError):
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> fine = fg.ScoreHistogram(fg.Axis.uniform(8))
     >>> fine + fg.ScoreHistogram(fg.Axis.uniform(4))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -119,7 +114,6 @@ class CalibratorError(FedgaugeError, ValueError):
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> fg.Calibrator.from_json("nothing")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
@@ -132,7 +126,6 @@ class PlanError(FedgaugeError, ValueError):
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> fg.EvaluationPlan.from_toml("tree = 5")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
@@ -147,7 +140,6 @@ class RecordError(FedgaugeError, ValueError):
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> import fedgauge as fg
     >>> folder = Path(tempfile.mkdtemp())
     >>> _ = (folder / "r.json").write_text("{}")
     >>> fg.Evaluation.from_json(folder / "r.json")  # doctest: +ELLIPSIS
@@ -166,7 +158,6 @@ class SiteError(FedgaugeError, ValueError):
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> import fedgauge as fg
     >>> folder = Path(tempfile.mkdtemp())
     >>> fg.Site.from_toml(folder / "site.toml")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -182,7 +173,6 @@ class PlanRefused(FedgaugeError):
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> import fedgauge as fg
     >>> from fedgauge.site import create_site
     >>> site = create_site(Path(tempfile.mkdtemp(), "a"), name="hospital-a", dataset="stroke-2026")
     >>> plan = fg.EvaluationPlan.for_reports(fg.Axis.uniform(64, outside="clip"), fg.LocalDP(5.0))
@@ -251,7 +241,6 @@ class CohortTooSmall(ProtocolError):
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> from fedgauge.keys import SigningKey
     >>> from fedgauge.secagg import SummationServer
     >>> plan = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(8), fg.Cohort(3))
@@ -269,7 +258,6 @@ class ReportRefused(ProtocolError):
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> from fedgauge.local.messages import ReportFormat
     >>> plan = fg.EvaluationPlan.for_reports(fg.Axis.uniform(64, outside="clip"), fg.LocalDP(5.0))
     >>> ReportFormat(plan).read(b"a letter")
@@ -285,7 +273,6 @@ class IntakeError(FedgaugeError):
     Examples
     --------
     >>> import tempfile
-    >>> import fedgauge as fg
     >>> axis, folder = fg.Axis.uniform(64, outside="clip"), tempfile.mkdtemp()
     >>> fg.ReportServer(fg.EvaluationPlan.for_reports(axis, fg.LocalDP(5.0)), folder).close()
     >>> fg.ReportServer(fg.EvaluationPlan.for_reports(axis, fg.LocalDP(1.0)), folder)
@@ -320,7 +307,6 @@ class ResultWithheld(FedgaugeError):
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> plan = fg.planner.propose(privacy=fg.SecureAggregation(), clients=1, min_cell=10)
     >>> fg.evaluate({"a": ([0, 1], [0.2, 0.7])}, plan)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -336,7 +322,6 @@ class UndefinedMetric(FedgaugeError, ValueError):
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> fg.evaluate({"a": ([1, 1], [0.2, 0.7])}).roc_auc  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
@@ -349,7 +334,6 @@ class NoSignal(UndefinedMetric):
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> few = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
     >>> fg.evaluate(few, privacy=fg.DistributedDP(0.1), seed=1).roc_auc  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -363,7 +347,6 @@ class CountOverflow(FedgaugeError, OverflowError):
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> many = fg.ScoreHistogram.from_counts(fg.Axis.uniform(2), [[2**62, 0], [0, 0]])
     >>> many + many  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -378,7 +361,6 @@ class PrivacyWarning(_Told, UserWarning):
     Examples
     --------
     >>> import warnings
-    >>> import fedgauge as fg
     >>> with warnings.catch_warnings(record=True) as told:
     ...     warnings.simplefilter("always")
     ...     privacy = fg.DistributedDP(50.0)
@@ -393,7 +375,6 @@ class InputWarning(_Told, UserWarning):
     Examples
     --------
     >>> import warnings
-    >>> import fedgauge as fg
     >>> scores = {f"user {k}": k / 40 for k in range(40)}
     >>> bought = {f"user {k}": k > 20 for k in range(41)}
     >>> with warnings.catch_warnings(record=True) as told:

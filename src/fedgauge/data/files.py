@@ -832,8 +832,7 @@ class ScoreTable:
     Parameters
     ----------
     source
-        A file, or several, as for :class:`ScoreFile`; or a data frame of pandas, polars or
-        pyarrow.
+        A file, or several, as for :class:`ScoreFile`; or a data frame of pandas, polars or pyarrow.
     client
         The column of the client's name.
     label, score, group, subject, separator, decimal
@@ -841,7 +840,6 @@ class ScoreTable:
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> import pyarrow as pa
     >>> frame = pa.table({"site": ["a", "a", "b"], "y": [0, 1, 1], "p": [0.2, 0.7, 0.9]})
     >>> table = ScoreTable(frame, client="site", label="y", score="p")

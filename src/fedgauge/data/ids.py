@@ -62,7 +62,6 @@ class IdTable:
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> import pyarrow as pa
     >>> frame = pa.table({"user": [1, 2, 3, 4], "p": [0.2, 0.7, 0.9, 0.4], "y": [0, 1, 1, 0]})
     >>> scores = IdTable(frame, id="user", value="p")

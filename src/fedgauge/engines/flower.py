@@ -1,9 +1,8 @@
 """Pooled evaluation inside a Flower app: a few lines on the client, a few on the server.
 
-On each node `attach` answers the server's requests; on the server `evaluate` drives the five
-rounds of fedgauge's own secure summation over Flower messages: once, or where bins are to be found
-first, twice. Only keys, sealed shares and
-masked integers leave a node. Flower's SecAgg+ is not used.
+On each node `attach` answers the server's requests; on the server `evaluate` drives the five rounds
+of fedgauge's own secure summation over Flower messages: once, or where bins are to be found first,
+twice. Only keys, sealed shares and masked integers leave a node. Flower's SecAgg+ is not used.
 """
 
 import hashlib
@@ -130,9 +129,8 @@ def evaluate(
     timeout
         Seconds to wait for replies each time nodes are asked; who is late is a dropout.
     site
-        The coordinator's site file: the key that nodes answer to, and whom to invite. By
-        default the file that ``FEDGAUGE_SITE`` names. Without one only a simulation can be
-        evaluated.
+        The coordinator's site file: the key that nodes answer to, and whom to invite. By default
+        the file that ``FEDGAUGE_SITE`` names. Without one only a simulation can be evaluated.
     estimator
         How curves are drawn between bin edges.
 
@@ -330,7 +328,6 @@ def digest_records(content: RecordDict) -> bytes:
 
     Examples
     --------
-    >>> import numpy as np
     >>> one, other = (RecordDict({"arrays": ArrayRecord([np.full(2, x)])}) for x in (0.0, -0.0))
     >>> digest_records(one) == digest_records(other)
     False

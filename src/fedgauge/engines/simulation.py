@@ -246,11 +246,10 @@ def evaluate(
     Parameters
     ----------
     clients
-        A mapping, or an iterable, from client names to data: ``(y_true, y_score)``,
-        ``Examples``, a :class:`ScoreFile`, or a function without arguments that returns
-        chunks of these. An iterable is read once, client by client, in memory that does not
-        grow with it but for the names, none of which may come twice. A :class:`ScoreTable`
-        holds all clients.
+        A mapping, or an iterable, from client names to data: ``(y_true, y_score)``, ``Examples``, a
+        :class:`ScoreFile`, or a function without arguments that returns chunks of these. An
+        iterable is read once, client by client, in memory that does not grow with it but for the
+        names, none of which may come twice. A :class:`ScoreTable` holds all clients.
     plan
         What to measure. Instead of a plan, the options from `privacy` to `calibrator` (except
         `estimator`) make one.
@@ -358,10 +357,9 @@ def simulate(
     plan
         What to measure.
     summation
-        ``"plain"`` adds up in the clear and draws the noise of all clients at once: the fast
-        path. ``"every-share"`` draws each client's share on its own; the law is the same.
-        ``"secure"`` runs the real protocol between the clients: about 0.1 s for each of a
-        thousand.
+        ``"plain"`` adds up in the clear and draws the noise of all clients at once: the fast path.
+        ``"every-share"`` draws each client's share on its own; the law is the same. ``"secure"``
+        runs the real protocol between the clients: about 0.1 s for each of a thousand.
 
     Examples
     --------

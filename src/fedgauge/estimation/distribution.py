@@ -2,9 +2,8 @@
 
 Also the piecewise polynomials that curves are made of.
 
-An estimator joins what the counts say at the edges into one path: false and true
-positive rates as functions of a parameter, from (0, 0) at the highest threshold to
-(1, 1) at the lowest.
+An estimator joins what the counts say at the edges into one path: false and true positive rates as
+functions of a parameter, from (0, 0) at the highest threshold to (1, 1) at the lowest.
 """
 
 import math
@@ -278,7 +277,6 @@ class Aligned(
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
     >>> result = fg.evaluate(sites)
     >>> fg.Aligned().interpolation
@@ -316,7 +314,6 @@ class Quantile(
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
     >>> result = fg.evaluate(sites)
     >>> result.with_estimator(fg.Quantile()).roc_auc.value > 0.5
@@ -342,7 +339,6 @@ class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
     >>> result = fg.evaluate(sites)
     >>> result.with_estimator(fg.Range()).roc_auc.value > 0.5

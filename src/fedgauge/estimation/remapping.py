@@ -41,11 +41,10 @@ class _Cells(NamedTuple):
 def mapped(pooled: PooledCounts, calibrator: Calibrator) -> PooledCounts:
     """The counts as they are of mapped scores.
 
-    Where a map is strictly increasing nothing but the axis changes. Scores that a map sends to
-    the same float tie, as they do for those who apply it. An axis that clips is taken to reach
-    from 0 to 1: its end bins hold every score beyond them. Known values are mapped one by one;
-    where others count as the one below, bounds allow for scores in between if the map always
-    rises.
+    Where a map is strictly increasing nothing but the axis changes. Scores that a map sends to the
+    same float tie, as they do for those who apply it. An axis that clips is taken to reach from 0
+    to 1: its end bins hold every score beyond them. Known values are mapped one by one; where
+    others count as the one below, bounds allow for scores in between if the map always rises.
 
     Raises
     ------

@@ -22,10 +22,9 @@ def consistent(
 ) -> Floats:
     """Leaf counts that agree best with the noisy counts of all levels of a tree.
 
-    The weighted least-squares estimate, so of all linear unbiased ones the one with
-    least variance. Every node's count is then the sum of its leaves. Counts that agree
-    already come back bit for bit (whole numbers below 2^53). Leaves may be negative:
-    `monotone` comes next.
+    The weighted least-squares estimate, so of all linear unbiased ones the one with least variance.
+    Every node's count is then the sum of its leaves. Counts that agree already come back bit for
+    bit (whole numbers below 2^53). Leaves may be negative: `monotone` comes next.
 
     Parameters
     ----------

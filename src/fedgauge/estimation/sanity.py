@@ -168,8 +168,7 @@ def impossible_caution(plan: EvaluationPlan, released: Released) -> str | None:
     Where every client counted rows, and had no more of them in a node than the plan's largest, it
     is None but with probability :data:`FALSE_ALARM`; of local reports, where each is one of a row,
     and of flipped labels, where each is one of a row in its bin. Of label parties that answered
-    alone that is so of all their answers and their sum together.
-    Exact sums are refused instead.
+    alone that is so of all their answers and their sum together. Exact sums are refused instead.
     """
     if not plan.is_noisy:
         return None

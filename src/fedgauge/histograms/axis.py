@@ -190,9 +190,8 @@ class Axis:
     ) -> "Axis":
         """Bins of equal width.
 
-        `low` and `high` are read as the decimals they print as, and each edge is the
-        float nearest to its true value: ``Axis.uniform(8, 0.1, 0.9)`` has exactly the
-        edges 0.1, 0.2, ..., 0.9.
+        `low` and `high` are read as the decimals they print as, and each edge is the float nearest
+        to its true value: ``Axis.uniform(8, 0.1, 0.9)`` has exactly the edges 0.1, 0.2, ..., 0.9.
         """
         bins = _check_bins(bins)
         low, high = _number("low", low), _number("high", high)
@@ -259,9 +258,8 @@ class Axis:
     def from_values(cls, values: Iterable[float], outside: Outside = "refuse") -> "Axis":
         """One bin for each value a score can take, e.g. the k + 1 scores of a kNN.
 
-        The pooled curves are then exact. With ``outside="clip"`` a score between two
-        values goes to the lower one: curves are those of such scores, and bounds allow for
-        scores in between.
+        The pooled curves are then exact. With ``outside="clip"`` a score between two values goes to
+        the lower one: curves are those of such scores, and bounds allow for scores in between.
         """
         array = np.unique(_points("values", values))
         if len(array) < 1:

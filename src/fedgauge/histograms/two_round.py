@@ -65,8 +65,6 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import fedgauge as fg
     >>> points = np.arange(300, 851)
     >>> result = fg.evaluate({"bank": (points > 700, points)}, axis=fg.TwoRound(8))
     >>> result.axis.bins

@@ -150,8 +150,7 @@ class ReportFormat:
     def split(self, file: BinaryIO) -> Iterator[bytes]:
         """The messages of a file, one after another.
 
-        Where no message of this plan begins, what was read is given as the last one, to be
-        refused.
+        Where no message of this plan begins, what was read is given as the last one, to be refused.
         """
         while header := file.read(self.header_bytes):
             try:

@@ -200,7 +200,6 @@ class Differences:
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> may = fg.evaluate({"a": ([0, 1, 1, 0] * 50, [0.1, 0.9, 0.8, 0.3] * 50)})
     >>> june = fg.evaluate({"a": ([0, 1, 1, 0] * 50, [0.1, 0.9, 0.2, 0.3] * 50)})
     >>> found = fg.diff(june, may, names=("June", "May"))
@@ -262,7 +261,6 @@ class Differences:
 
         Examples
         --------
-        >>> import fedgauge as fg
         >>> may = fg.evaluate({"a": ([0, 1, 1, 0] * 50, [0.1, 0.9, 0.8, 0.3] * 50)})
         >>> june = fg.evaluate({"a": ([0, 1, 1, 0] * 50, [0.1, 0.9, 0.4, 0.3] * 50)})
         >>> fg.diff(june, may).at_threshold(0.5).recall
@@ -386,7 +384,6 @@ def diff(
 
     Examples
     --------
-    >>> import numpy as np, fedgauge as fg
     >>> rng = np.random.default_rng(0)
     >>> def month(signal):
     ...     y = rng.random(4000) < 0.3

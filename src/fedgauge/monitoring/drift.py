@@ -102,7 +102,6 @@ def area(pool: Floats) -> tuple[Term, ...]:
 
     Examples
     --------
-    >>> import numpy as np
     >>> positives, negatives = area(np.array([[3.0, 1.0], [1.0, 3.0]]))
     >>> positives.above[1].tolist()  # where positives stand among negatives, less the mean
     [-0.375, 0.125]
@@ -132,7 +131,6 @@ def moved(counts: Floats, terms: Sequence[Term], noise: Noise | None = None) -> 
 
     Examples
     --------
-    >>> import numpy as np
     >>> before, now = [[300, 100], [100, 300]], [[300, 100], [200, 200]]
     >>> counts = np.array([before, before, now], dtype=float)
     >>> found = moved(counts, area(counts.sum(axis=0)))
@@ -205,7 +203,6 @@ def judge(z: Floats, rate: float) -> Judged:
 
     Examples
     --------
-    >>> import numpy as np
     >>> judge(np.array([np.nan, 0.5, -0.2, -6.0]), 0.05).jump.round(2).tolist()
     [0.0, 0.19, 0.07, 1.88]
     """
@@ -247,7 +244,6 @@ def least_change(found: Moved, rate: float) -> Floats:
 
     Examples
     --------
-    >>> import numpy as np
     >>> looks = Moved(*(np.array([each, each]) for each in (0.0, 0.01, 0.0, 0.0, 0.0, 1.0)))
     >>> round(float(least_change(looks, 0.05)[1]), 3)
     0.037
@@ -427,7 +423,6 @@ def loudest_node(tree: Sequence[int], variances: Sequence[float], weights: Float
 
     Examples
     --------
-    >>> import numpy as np
     >>> float(loudest_node((4,), (2.0,), np.array([[1.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 1.0]])))
     0.25
     """

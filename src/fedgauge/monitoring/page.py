@@ -43,7 +43,6 @@ def trend_page(trend: Trend, *, name: str) -> str:
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> week = lambda high: fg.evaluate({"a": ([0, 1] * 100, [0.1, high] * 100)})
     >>> page = trend_page(fg.Trend.of({"a": week(0.9), "b": week(0.8)}), name="weekly")
     >>> page.startswith("<!doctype html>")

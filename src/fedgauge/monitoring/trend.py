@@ -189,7 +189,6 @@ class Trend:
 
     Examples
     --------
-    >>> import numpy as np, fedgauge as fg
     >>> rng = np.random.default_rng(0)
     >>> def week():
     ...     y = rng.random(5000) < 0.3
@@ -226,7 +225,6 @@ class Trend:
 
         Examples
         --------
-        >>> import numpy as np, fedgauge as fg
         >>> rng = np.random.default_rng(0)
         >>> def week(signal):
         ...     y = rng.random(5000) < 0.3
@@ -389,7 +387,7 @@ class Trend:
 
         Examples
         --------
-        >>> import tempfile, fedgauge as fg
+        >>> import tempfile
         >>> week = lambda high: fg.evaluate({"a": ([0, 1] * 100, [0.1, high] * 100)})
         >>> trend = fg.Trend.of({"2026-W01": week(0.9), "2026-W02": week(0.8)})
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -453,7 +451,7 @@ def read_trend(
 
     Examples
     --------
-    >>> import tempfile, fedgauge as fg
+    >>> import tempfile
     >>> folder = tempfile.mkdtemp()
     >>> for week, high in (("2026-W01", 0.9), ("2026-W02", 0.8)):
     ...     rows = ([0, 1] * 100, [0.1, high] * 100)

@@ -46,7 +46,6 @@ class Alarm(NamedTuple):
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> print(fg.Alarm("2026-W10", "recall", 0.5, ("jump",), -0.0821))
     2026-W10: recall at 0.5 moved by -0.0821 (this look is far from those before it)
     """

@@ -27,7 +27,6 @@ def kept(x: Floats, y: Floats, tolerance: float = TOLERANCE) -> NDArray[np.intp]
 
     Examples
     --------
-    >>> import numpy as np
     >>> kept(np.array([0.0, 0.2, 0.5, 1.0]), np.array([0.0, 0.4, 1.0, 1.0])).tolist()
     [0, 2, 3]
     """

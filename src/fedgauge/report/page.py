@@ -288,7 +288,6 @@ def report(
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> result = fg.evaluate({"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 1], [0.1, 0.4])})
     >>> report({"week 1": result}).startswith("<!doctype html>")
     True

@@ -55,7 +55,6 @@ class Evaluation(Metrics):
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
     >>> result = fg.evaluate(sites)
     >>> result.roc_auc
@@ -203,7 +202,6 @@ class Evaluation(Metrics):
 
         Examples
         --------
-        >>> import fedgauge as fg
         >>> rows = fg.Examples([0, 1, 0, 1], [0.2, 0.7, 0.6, 0.4], group=["a", "a", "b", "b"])
         >>> result = fg.evaluate({"site": rows}, groups=["a", "b"])
         >>> result.select(group="a").roc_auc.value, result.select(group="b").roc_auc.value
@@ -236,7 +234,6 @@ class Evaluation(Metrics):
 
         Examples
         --------
-        >>> import numpy as np, fedgauge as fg
         >>> rng = np.random.default_rng(0)
         >>> y, noise = rng.random(4000) < 0.3, rng.normal(size=(2, 4000))
         >>> scores = {"new": 1.5 * y + noise[0], "old": y + noise[0] + 0.4 * noise[1]}
@@ -290,7 +287,6 @@ class Evaluation(Metrics):
 
         Examples
         --------
-        >>> import fedgauge as fg
         >>> scores = [[0.8, 0.1, 0.1], [0.3, 0.6, 0.1], [0.2, 0.5, 0.3], [0.5, 0.1, 0.4]]
         >>> rows = fg.Examples(["cat", "dog", "owl", "cat"], np.array(scores))
         >>> task = fg.MulticlassTask(labels=["cat", "dog", "owl"])
@@ -328,7 +324,6 @@ class Evaluation(Metrics):
 
         Examples
         --------
-        >>> import fedgauge as fg
         >>> scores = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
         >>> rows = fg.Examples(["cat", "dog", "dog"], scores)
         >>> task = fg.MulticlassTask(labels=["cat", "dog"], also=["confusion"])
@@ -383,7 +378,6 @@ class Evaluation(Metrics):
 
         Examples
         --------
-        >>> import fedgauge as fg
         >>> rows = fg.Examples(
         ...     [1, 1, 0, 0] * 50, [0.9, 0.7, 0.6, 0.2] * 25 + [0.9, 0.3, 0.6, 0.2] * 25,
         ...     group=["a"] * 100 + ["b"] * 100)
@@ -566,7 +560,6 @@ class Evaluation(Metrics):
 
         Examples
         --------
-        >>> import fedgauge as fg
         >>> from fedgauge.histograms.calibrator import Beta
         >>> result = fg.evaluate({"a": ([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])})
         >>> softer = fg.Calibrator("temperature", Beta(0.5, 0.5, 0.0))
@@ -644,7 +637,6 @@ class Evaluation(Metrics):
 
         Examples
         --------
-        >>> import fedgauge as fg
         >>> labels, scores = [0, 1, 0, 1, 1] * 200, [0.1, 0.1, 0.6, 0.6, 0.9] * 200
         >>> calibrator = fg.evaluate({"a": (labels, scores)}).calibrator("isotonic")
         >>> calibrator.transform([0.1, 0.6, 0.9]).round(3)
@@ -692,7 +684,6 @@ class Evaluation(Metrics):
 
         Examples
         --------
-        >>> import fedgauge as fg
         >>> result = fg.evaluate({"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 1], [0.1, 0.4])})
         >>> frame = result.to_frame(thresholds=[0.3, 0.5])
         >>> frame[frame["metric"] == "recall"][["threshold", "value"]].round(3).values.tolist()
@@ -736,7 +727,7 @@ class Evaluation(Metrics):
 
         Examples
         --------
-        >>> import tempfile, fedgauge as fg
+        >>> import tempfile
         >>> result = fg.evaluate({"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 1], [0.1, 0.4])})
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     result.to_html(f"{folder}/report.html")

@@ -50,7 +50,6 @@ class Gap:
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> y_true, y_score = [0, 1, 1, 0, 1, 1], [0.2, 0.7, 0.9, 0.3, 0.4, 0.8]
     >>> rows = fg.Examples(y_true, y_score, group=list("FFFMMM"))
     >>> result = fg.evaluate({"a": rows}, groups=["F", "M"])
@@ -101,7 +100,6 @@ class Gaps:
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> y_true, y_score = [0, 1, 1, 0, 1, 1], [0.2, 0.7, 0.9, 0.3, 0.4, 0.8]
     >>> rows = fg.Examples(y_true, y_score, group=list("FFFMMM"))
     >>> result = fg.evaluate({"a": rows}, groups=["F", "M"])

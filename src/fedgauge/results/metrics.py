@@ -118,7 +118,6 @@ class Metrics(ABC):
 
         Examples
         --------
-        >>> import fedgauge as fg
         >>> clients = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
         >>> fg.evaluate(clients).at_threshold(0.5).recall
         Estimate(0.6667, interval 0.2077..0.9385 at 95%)
@@ -187,7 +186,6 @@ class Metrics(ABC):
 
         Examples
         --------
-        >>> import fedgauge as fg
         >>> curve = fg.evaluate({"a": ([0, 0, 1, 1], [0.2, 0.2, 0.2, 0.9])}).calibration_curve(2)
         >>> curve.observed.round(3).tolist(), curve.count.tolist()
         ([0.333, 1.0], [3.0, 1.0])
@@ -242,7 +240,6 @@ class Metrics(ABC):
 
         Examples
         --------
-        >>> import fedgauge as fg
         >>> clients = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
         >>> round(fg.evaluate(clients).net_benefit(0.25), 4)
         0.4444

@@ -42,7 +42,6 @@ class Comparison:
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> y_true, scores = [0, 1, 1, 0], {"new": [0.1, 0.8, 0.6, 0.3], "old": [0.3, 0.4, 0.9, 0.5]}
     >>> result = fg.evaluate({"a": fg.Examples(y_true, scores)}, models=["new", "old"])
     >>> result.compare("new", "old").roc_auc.value
@@ -90,7 +89,6 @@ class Comparison:
 
         Examples
         --------
-        >>> import fedgauge as fg
         >>> scores = {"new": [0.1, 0.9, 0.8, 0.3], "old": [0.6, 0.9, 0.4, 0.3]}
         >>> rows = fg.Examples([0, 1, 1, 0], scores)
         >>> result = fg.evaluate({"a": rows}, models=["new", "old"])

@@ -87,7 +87,6 @@ class Signature:
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
     >>> result = fg.evaluate(sites)
     >>> result.signature.state
