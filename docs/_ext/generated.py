@@ -1,4 +1,4 @@
-"""Pages that follow from the code: the commands, the errors, a report to open.
+"""Pages that follow from the code: the commands, the errors, the metrics, a report to open.
 
 A page has a line `<!-- generated: NAME -->`, in whose place Sphinx reads what the function of that
 name returns; `<!-- file: ../README.md -->` stands for a file that has its place outside of docs/.
@@ -13,7 +13,7 @@ import re
 import shutil
 import tempfile
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,9 @@ import typer
 import fedgauge as fg
 from fedgauge import demo, errors
 from fedgauge.cli import app as commands_app
+from fedgauge.metrics import bands
+from fedgauge.metrics.estimate import Metric, metrics_of
+from fedgauge.results.metrics import Metrics
 
 DOCS = Path(__file__).parents[1]
 MARK = re.compile(r"^<!-- (generated|file): (\S+) -->$", re.MULTILINE)
@@ -107,7 +110,88 @@ def error_index() -> str:
     return "\n".join(rows)
 
 
-GENERATED = {"commands": commands, "errors": error_index}
+LABEL = re.compile(r"(Formula|Source|Bounds|Interval|Undefined|Beware|Simultaneous|Pointwise): ")
+ROLE = re.compile(r":\w+:(?=`)")  # of reStructuredText
+
+
+def metrics() -> str:
+    """Every metric, curve and band: what its row or its method says."""
+    curves = [each for each in vars(bands).values() if isinstance(each, bands.CurveKind)]
+    kinds = {f"{each.name}_{part}" for each in curves for part in ("curve", "band")}
+    over_all = (*_rows(Metrics), *_explained(Metrics, kinds))
+    parts = ["## Over all thresholds", *(_entry("result", *each) for each in over_all)]
+    parts += ["## At a threshold", "`at` is `result.at_threshold(t)`.", _threshold_table()]
+    parts += [_entry("at", *each) for each in _explained(fg.AtThreshold)]
+    parts += ["## Curves and bands"]
+    parts += [_curve(each) for each in curves]
+    parts += ["## Several classes", _class_table()]
+    sources = (Path(__file__).parent / "sources.txt").read_text().splitlines()
+    parts += ["## Sources", "\n".join(f"- {source}" for source in sources)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _rows(kind: type) -> Iterator[tuple[str, str, str]]:
+    """Title, call and docstring of each metric of a class."""
+    for row in metrics_of(kind):
+        yield f"{row.title[0].upper()}{row.title[1:]}: ", row.name, row.__doc__ or ""
+
+
+def _explained(kind: type, but: Iterable[str] = ()) -> Iterator[tuple[str, str, str]]:
+    """The same of its methods whose docstrings have a formula."""
+    for base in reversed(kind.__mro__):
+        for name, each in vars(base).items():
+            told = inspect.getdoc(each) or ""
+            if "\nFormula: " in told and name not in but and not isinstance(each, Metric):
+                yield "", f"{name}{_given(each)}", told
+
+
+def _given(method: Any) -> str:
+    if not inspect.isfunction(method):
+        return ""
+    _, *rest = inspect.signature(method).parameters.values()
+    names = (
+        each.name if each.default is each.empty else f"{each.name}={each.default!r}"
+        for each in rest
+    )
+    return f"({', '.join(names)})"
+
+
+def _entry(holder: str, title: str, call: str, told: str) -> str:
+    return f"### {title}`{holder}.{call}`\n\n{_said(told)}"
+
+
+def _said(told: str) -> str:
+    """A docstring up to its parameters: what has a label as a list."""
+    said = ROLE.sub("", re.split(r"\n\w+\n---", inspect.cleandoc(told))[0])
+    paragraphs = [" ".join(each.split()) for each in said.strip().split("\n\n")]
+    plain = [each for each in paragraphs if not LABEL.match(each)]
+    listed = [f"- {each}" for each in paragraphs if LABEL.match(each)]
+    return "\n\n".join([*plain, "\n".join(listed)]).strip()
+
+
+def _threshold_table() -> str:
+    lines = ["| call | formula | interval | undefined if | source |", "|---|---|---|---|---|"]
+    for row in metrics_of(fg.AtThreshold):
+        way = (inspect.getdoc(row.formula.interval) or "").splitlines()[0]
+        undefined = re.sub(r"\bit$", "the threshold", row.undefined)
+        lines.append(f"| `at.{row.name}` | {row.meaning} | {way} | {undefined} | {row.source} |")
+    return "\n".join(lines)
+
+
+def _class_table() -> str:
+    lines = ["| call | formula |", "|---|---|"]
+    call = "result.confusion_matrix()"
+    lines += [f"| `{call}.{row.name}` | {row.meaning} |" for row in metrics_of(fg.ClassConfusion)]
+    return "\n".join(lines)
+
+
+def _curve(kind: Any) -> str:
+    calls = [f"{kind.name}_{part}" for part in ("curve", "band")]
+    curve, band = (_said(getattr(Metrics, call).__doc__) for call in calls)
+    return f"### {kind.title}: `result.{calls[0]}()`, `result.{calls[1]}()`\n\n{curve}\n\n{band}"
+
+
+GENERATED = {"commands": commands, "errors": error_index, "metrics": metrics}
 
 
 def file_beside(name: str) -> str:

@@ -445,7 +445,11 @@ class Thing:
 
     @metric("the second letter", listed=False, recorded=True)
     def b(self) -> Estimate:
-        """B, in words."""
+        """B, in words
+        on two lines.
+
+        Formula: 2.
+        """
         self.computed += 1
         return Estimate(2.0, (1.0, 3.0))
 
@@ -466,7 +470,8 @@ def test_a_row_has_what_tables_need():
         ("a", "the first letter", True, False),
     ]
     assert Thing.b is rows[0]
-    assert Thing.b.__doc__ == "B, in words."
+    assert Thing.b.meaning == "B, in words on two lines."
+    assert "Formula: 2." in Thing.b.__doc__
     thing = Thing()
     assert thing.b is thing.b
     assert (thing.b.value, thing.computed) == (2.0, 1)

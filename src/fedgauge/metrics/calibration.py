@@ -637,25 +637,51 @@ def _by_width(reading: Reading, kind: ErrorKind) -> Estimate:
 
 @reading_metric("expected calibration error", recorded=True)
 def expected_calibration_error(reading: Reading) -> Estimate:
-    """Mean distance of scores from what comes true, in 15 groups of equal width (ECE)."""
+    """Mean distance of scores from what comes true, in 15 groups of equal width (ECE).
+
+    Formula: ``sum_g |D_g| / n``. Value, bounds and interval: see ``calibration_error``.
+
+    Source: Naeini et al. 2015.
+
+    Beware: an ECE with as many groups as a calibrator has steps is near 0 for poor ones too.
+    """
     return _by_width(reading, "expected")
 
 
 @reading_metric("maximum calibration error")
 def maximum_calibration_error(reading: Reading) -> Estimate:
-    """The largest distance of one of 15 groups of equal width (MCE)."""
+    """The largest distance of one of 15 groups of equal width (MCE).
+
+    Formula: ``max_g |D_g| / N_g``.
+
+    Source: Naeini et al. 2015.
+
+    Interval: Wilson's intervals of all groups at once, by Bonferroni's inequality.
+
+    Beware: it is about one group, mostly the smallest.
+    """
     return _by_width(reading, "maximum")
 
 
 @reading_metric("average calibration error", listed=False)
 def average_calibration_error(reading: Reading) -> Estimate:
-    """Mean distance over 15 groups of equal width (ACE)."""
+    """Mean distance over 15 groups of equal width (ACE).
+
+    Formula: the mean over groups of ``|D_g| / N_g``.
+
+    Source: Neumann et al. 2018.
+    """
     return _by_width(reading, "average")
 
 
 @reading_metric("RMS calibration error")
 def rms_calibration_error(reading: Reading) -> Estimate:
-    """Root mean square distance over examples, in 15 groups of equal width."""
+    """Root mean square distance over examples, in 15 groups of equal width.
+
+    Formula: the root of ``sum_g D_g^2 / N_g / n``.
+
+    Source: Kumar et al. 2019.
+    """
     return _by_width(reading, "rms")
 
 
@@ -792,7 +818,16 @@ def _require_examples(groups: Groups) -> None:
 
 @reading_metric("calibration in the large", recorded=True)
 def calibration_in_the_large(reading: Reading) -> Estimate:
-    """Share of positives less the mean score."""
+    """Share of positives less the mean score.
+
+    Formula: ``sum_g D_g / n``; 0 where scores are right.
+
+    Source: Van Calster et al. 2019.
+
+    Bounds: scores at either end of their bins.
+
+    Interval: first-order variance, normal.
+    """
     forecasts, level = reading.once(Forecasts.of), reading.level
     pooled, scores = forecasts.pooled, forecasts.scores
     total = float(forecasts.totals.sum())

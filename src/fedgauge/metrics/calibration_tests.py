@@ -316,13 +316,36 @@ class Line(NamedTuple):
 
 @reading_metric("calibration slope")
 def calibration_slope(reading: Reading) -> Estimate:
-    """Slope of the log-odds of a positive in those of the score: 1 where scores are right."""
+    """Slope of the log-odds of a positive in those of the score: 1 where scores are right.
+
+    Formula: b, where the log-odds of a positive are ``a + b logit x``. Below 1 scores are too far
+    from the base rate: too confident. It solves ``sum w (1, logit x) (p q' - n p') = 0`` over bins,
+    with ``p' = 1 - q'`` the fitted probability, and w the share of a bin's variance that is not
+    noise.
+
+    Source: Cox 1958; Van Calster et al. 2019.
+
+    Bounds: none. Near 0 and 1 a bin allows any log-odds.
+
+    Interval: sandwich variance, normal.
+
+    Undefined: where the scores separate the classes, also if they share one bin (Albert & Anderson
+    1984).
+
+    Beware: fewer than 30 of a class; most examples in an end bin; few bins, whose bias does not
+    average out. It is no proof of calibration where the curve bends.
+    """
     return reading.once(line).slope
 
 
 @reading_metric("calibration intercept")
 def calibration_intercept(reading: Reading) -> Estimate:
-    """Intercept beside that slope: 0 where scores are right."""
+    """Intercept beside that slope: 0 where scores are right.
+
+    Formula: a of the same line. Everything else is as for the slope.
+
+    Source: Cox 1958; Van Calster et al. 2019.
+    """
     return reading.once(line).intercept
 
 
@@ -383,10 +406,21 @@ def _separated(forecasts: Forecasts) -> bool:
 
 @reading_metric("integrated calibration index")
 def integrated_calibration_index(reading: Reading) -> Estimate:
-    """Mean distance of scores from a smooth curve of what comes true (ICI)."""
-    # Austin & Steyerberg 2019. The curve is a restricted cubic spline of the log-odds. Value and
-    # interval are those multiples of its bend that, redrawn with the curve's own wobble, give an
-    # index like the one seen. What another smoother would say of the examples has no bounds.
+    """Mean distance of scores from a smooth curve of what comes true (ICI).
+
+    Formula: mean of ``|c(x) - x|``, with c a restricted cubic spline in logit x of 5, 8 or 14
+    knots, as many as are needed.
+
+    Source: Austin & Steyerberg 2019; Harrell 2015.
+
+    Bounds: none, because another smoother gives another number.
+
+    Interval: those multiples of the curve's bend that, redrawn 200 times with the curve's own
+    wobble, give an index like the one seen. So is the value.
+
+    Beware: jumps, and other places where what came true bends more than the curve; below 30 of a
+    class.
+    """
     forecasts, level = reading.once(Forecasts.of), reading.level
     require_both_classes(forecasts.pooled.negatives, forecasts.pooled.positives)
     fit, caution = _smooth(forecasts)

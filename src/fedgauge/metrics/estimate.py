@@ -388,6 +388,11 @@ class Metric(cached_property[Estimate]):
         """The attribute, and the key in a saved result."""
         return str(self.attrname)
 
+    @property
+    def meaning(self) -> str:
+        """The first paragraph of its docstring, on one line."""
+        return " ".join((self.__doc__ or "").partition("\n\n")[0].split())
+
 
 def metric(
     title: str, *, listed: bool = True, recorded: bool = False

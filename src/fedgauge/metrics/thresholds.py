@@ -433,14 +433,24 @@ class ThresholdMetric(Metric):
         How it follows from the four outcomes.
     undefined
         When it is not defined, after "undefined at threshold 0.5: ".
+    source
+        Where it is from.
     """
 
     def __init__(
-        self, formula: Formula, *, title: str, undefined: str, doc: str, listed: bool = True
+        self,
+        formula: Formula,
+        *,
+        title: str,
+        undefined: str,
+        doc: str,
+        source: str = "by definition",
+        listed: bool = True,
     ) -> None:
         super().__init__(self.read, title, listed=listed)
         self.__doc__ = doc
         self.formula = formula
+        self.source = source
         self.undefined = undefined
 
     def read(self, at: "ThresholdMetrics") -> Estimate:
@@ -481,60 +491,71 @@ class ThresholdMetrics(ABC):
         title="precision",
         undefined="no example scores at or above it",
         doc="Share of flagged examples that are positive: tp / (tp + fp).",
+        source="Fawcett 2006",
     )
     recall = ThresholdMetric(
         RECALL,
         title="recall",
         undefined="there is no positive example",
         doc="Share of positives that are flagged, the true positive rate: tp / (tp + fn).",
+        source="Fawcett 2006",
     )
     specificity = ThresholdMetric(
         Ratio(Outcomes(tn=1), Outcomes(fp=1)),
         title="specificity",
         undefined="there is no negative example",
         doc="Share of negatives that are not flagged: tn / (tn + fp).",
+        source="Fawcett 2006",
     )
     npv = ThresholdMetric(
         Ratio(Outcomes(tn=1), Outcomes(fn=1)),
         title="NPV",
         undefined="every example scores at or above it",
         doc="Share of examples not flagged that are negative: tn / (tn + fn).",
+        source="Altman & Bland 1994",
     )
     accuracy = ThresholdMetric(
         Ratio(Outcomes(tp=1, tn=1), Outcomes(fp=1, fn=1)),
         title="accuracy",
         undefined="there is no example",
         doc="Share of examples on the right side: (tp + tn) / n.",
+        source="Fawcett 2006",
     )
     balanced_accuracy = ThresholdMetric(
         Difference(RECALL, FPR, middle=0.5, slope=0.5),
         title="balanced accuracy",
         undefined="one class has no example",
-        doc="Mean of recall and specificity.",
+        doc="Mean of recall and specificity: (tp / (tp + fn) + tn / (tn + fp)) / 2.",
+        source="Brodersen et al. 2010",
     )
     f1 = ThresholdMetric(
         f_beta_ratio(1.0),
         title="F1",
         undefined="there is no positive example and none is flagged",
         doc="Harmonic mean of precision and recall: 2 tp / (2 tp + fp + fn).",
+        source="van Rijsbergen 1979",
     )
     mcc = ThresholdMetric(
         Correlation(),
         title="MCC",
         undefined="one class has no example, or all examples lie on one side of it",
-        doc="Matthews correlation of label and prediction.",
+        doc="Matthews correlation of label and prediction: "
+        "(tp tn - fp fn) / sqrt((tp + fp) (tp + fn) (tn + fp) (tn + fn)).",
+        source="Matthews 1975",
     )
     youden_j = ThresholdMetric(
         Difference(RECALL, FPR),
         title="Youden's J",
         undefined="one class has no example",
-        doc="Recall less the false positive rate (Youden 1950).",
+        doc="Recall less the false positive rate: tp / (tp + fn) - fp / (fp + tn).",
+        source="Youden 1950",
     )
     fpr = ThresholdMetric(
         FPR,
         title="false positive rate",
         undefined="there is no negative example",
         doc="Share of negatives that are flagged: fp / (fp + tn).",
+        source="Fawcett 2006",
     )
     fnr = ThresholdMetric(
         Ratio(Outcomes(fn=1), Outcomes(tp=1)),
@@ -542,6 +563,7 @@ class ThresholdMetrics(ABC):
         listed=False,
         undefined="there is no positive example",
         doc="Share of positives that are missed: fn / (fn + tp).",
+        source="Fawcett 2006",
     )
     flagged = ThresholdMetric(
         Ratio(Outcomes(tp=1, fp=1), Outcomes(fn=1, tn=1)),
@@ -555,10 +577,18 @@ class ThresholdMetrics(ABC):
         listed=False,
         undefined="there is no example",
         doc="Share of examples that are positive: (tp + fn) / n.",
+        source="Altman & Bland 1994",
     )
 
     def f_beta(self, beta: float) -> Estimate:
-        """F-beta: recall counts `beta` times as much as precision."""
+        """F-beta: recall counts `beta` times as much as precision.
+
+        Formula: ``(1 + b^2) tp / ((1 + b^2) tp + fp + b^2 fn)`` with b for beta.
+
+        Source: van Rijsbergen 1979.
+
+        Beware: large values of beta with few positives.
+        """
         if not 0 < beta < math.inf:
             raise InputError(f"beta must be a positive number, got {beta!r}.")
         return self._estimate("f_beta", f_beta_ratio(beta), type(self).f1.undefined)
@@ -608,7 +638,14 @@ class AtThreshold(ThresholdMetrics):
 
     @cached_property
     def confusion_matrix(self) -> ConfusionMatrix:
-        """Counts of true and false negatives and positives."""
+        """Counts of true and false negatives and positives.
+
+        Formula: the four counts themselves, in the order tn, fp, fn, tp.
+
+        Source: Fawcett 2006.
+
+        Interval: none. Under noise the bounds are for each count alone, not for all four at once.
+        """
         return ConfusionMatrix(*map(self._count, ConfusionMatrix._fields))
 
     def __float__(self) -> float:

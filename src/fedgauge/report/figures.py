@@ -123,7 +123,7 @@ def thresholds_of(result: Evaluation, *, brief: bool = False) -> dict[str, Any]:
 def named() -> dict[str, list[str]]:
     """What each metric at a threshold is called, and what it is."""
     rows = ((name, getattr(AtThreshold, name)) for name in METRICS)
-    return {name: [row.title, row.__doc__] for name, row in rows}
+    return {name: [row.title, row.meaning] for name, row in rows}
 
 
 def _wishes(result: Evaluation, shares: tuple[float, ...]) -> Wishes:

@@ -339,7 +339,7 @@ def _json(results: Mapping[str, Evaluation], sliced: Mapping[str, SliceFigures])
     """The numbers, as text that stays within its element."""
     plain = {
         "at": named(),
-        "over": {row.name: [row.title, row.__doc__] for row in metrics_of(Evaluation)},
+        "over": {row.name: [row.title, row.meaning] for row in metrics_of(Evaluation)},
         "reports": [
             {
                 "name": name,
