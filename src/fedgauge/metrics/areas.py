@@ -26,9 +26,7 @@ class Bounded(NamedTuple):
 
 
 def roc_auc(roc: RocCurve, counts: Floats, *, tied: bool) -> Bounded:
-    """Area under the ROC curve.
-
-    Pairs within a bin may be ordered either way, unless scores in a bin are `tied`:
+    """Area under the ROC curve; pairs within a bin go either way, unless its scores are `tied`.
 
     AUC = (sum_i p_i (sum_{j<i} n_j) + p_i n_i / 2 +- p_i n_i / 2) / (n+ n-)
     """
@@ -49,8 +47,8 @@ def straight_auc(negatives: Floats, positives: Floats) -> float:
 def auc_gradient(counts: Floats) -> Floats:
     """What one more example of each class and bin does to the AUC.
 
-    The centred placements of DeLong et al. 1988, by bin: a positive's is the share of
-    negatives below it, half of those in its bin included.
+    The centred placements of DeLong et al. 1988: a positive's is the share of negatives below it,
+    half of those in its bin included.
     """
     negatives, positives = counts
     of_negatives, of_positives = negatives.sum(), positives.sum()
@@ -70,7 +68,7 @@ def auc_runs(counts: Floats) -> Floats:
 def auc_sampling_variance(counts: Floats, *, tied: bool) -> float:
     """Variance of the AUC over samples of examples (DeLong et al. 1988), from bins.
 
-    Placements of a bin's examples spread evenly over what the bin allows, unless `tied`.
+    Unless `tied`, a bin's placements spread evenly over what the bin allows.
     """
     totals = counts.sum(axis=1)
     squares = auc_gradient(counts) ** 2
@@ -85,8 +83,8 @@ def average_precision(
 ) -> Bounded:
     """Average precision: the area under the PR curve, or what is known `of_rows`.
 
-    Highest when in each bin the positives come first and tie, lowest when the negatives
-    come first and no two positives tie.
+    Highest when each bin's positives come first and tie; lowest when its negatives come first and
+    no two positives tie.
     """
     negatives, positives = counts[:, ::-1]
     hits, wrong = np.cumsum(positives), np.cumsum(negatives)
@@ -110,8 +108,8 @@ def tied_precision(counts: Floats) -> float:
 def precision_one_by_one(counts: Floats) -> float:
     """Average precision of examples that do not tie: its mean over all orders within bins.
 
-    A positive is itself among those flagged at its score. A smooth curve has half of it there,
-    and its area is lower by half an example for each: by 0.01 with 25 positives among 500.
+    A positive is among those flagged at its own score; a smooth curve has half of it there. With 25
+    positives among 500 its area is lower by 0.01.
     """
     negatives, positives = counts[:, ::-1]
     both = negatives + positives
@@ -139,10 +137,9 @@ def _least_precision(counts: Floats) -> float:
 def precision_range(worst: Floats, best: Floats, *, tied: bool) -> tuple[float, float]:
     """What average precision can be where counts lie anywhere between two.
 
-    `worst` has positives as low and negatives as high as they can be, `best` the reverse. Average
-    precision is not between those of both: that of a tie is the precision at its end, so a
-    positive can lose by moving up into one. Lowest when nothing ties; highest when each positive
-    has the best precision of all bins that it can be in, at or below its own.
+    `worst` has positives as low and negatives as high as they can be, `best` the reverse. Moving up
+    into a tie can cost a positive precision, so the ends are not those of both. Lowest when nothing
+    ties; highest when each positive has the best precision of all bins up to its own.
     """
     lowest = _least_precision(worst)
     negatives, positives = best
@@ -155,10 +152,9 @@ def precision_range(worst: Floats, best: Floats, *, tied: bool) -> tuple[float, 
 
 
 def digamma(numbers: Floats) -> Floats:
-    """What the differences of harmonic numbers are those of, for numbers from 1 on.
+    """The digamma function, for numbers from 1 on, within a few units of the last place.
 
-    As SciPy's, within a few units of the last place. Loading that takes longer than reading a file
-    and measuring what is in it.
+    Loading SciPy's takes longer than reading a file and measuring what is in it.
     """
     end = numbers + _AHEAD
     passed = sum(1.0 / (numbers + step) for step in range(_AHEAD))
@@ -169,10 +165,7 @@ def digamma(numbers: Floats) -> Floats:
 
 
 def straight_average_precision(counts: Floats) -> Floats:
-    """Area under the PR curve whose rates run straight between edges, for many counts at once.
-
-    `counts` has classes and bins as its last two axes.
-    """
+    """Area under the PR curve from rates straight between edges; last axes: class and bin."""
     negatives, positives = counts[..., 0, ::-1], counts[..., 1, ::-1]
     both = negatives + positives
     hits = np.cumsum(positives, axis=-1) - positives
@@ -188,10 +181,9 @@ def straight_average_precision(counts: Floats) -> Floats:
 
 
 def average_precision_gradient(counts: Floats) -> Floats:
-    """What one more example of each class and bin does to average precision.
+    """What one more example of each class and bin, the last axes, does to average precision.
 
-    With precision q_i = t_i / f_i in the middle of bin i, from the derivatives of
-    sum_i p_i q_i / n+. `counts` has classes and bins as its last two axes.
+    Derivatives of sum_i p_i q_i / n+, with precision q_i = t_i / f_i in the middle of bin i.
     """
     negatives, positives = counts[..., 0, ::-1], counts[..., 1, ::-1]
     total = positives.sum(axis=-1, keepdims=True)
@@ -247,10 +239,7 @@ def _below(weights: Floats) -> Floats:
 def partial_auc(
     roc: RocCurve, rates: tuple[Floats, Floats], max_fpr: float, *, tied: bool
 ) -> Bounded:
-    """Area under the ROC curve up to a false positive rate, not standardised.
-
-    `rates` are those at the edges, as :func:`edge_rates` gives them.
-    """
+    """Area under the ROC curve up to a false positive rate, not standardised; see `edge_rates`."""
     fpr, tpr = rates
     if tied:
         straight = area_up_to(fpr, tpr, max_fpr)
@@ -268,10 +257,7 @@ def standardised(area: float, max_fpr: float) -> float:
 
 
 def auprg(roc: RocCurve, rates: tuple[Floats, Floats], ratio: float, *, tied: bool) -> Bounded:
-    """Area under the precision-recall-gain curve (Flach & Kull 2015).
-
-    `ratio` is the number of positives for each negative.
-    """
+    """Area under the PR-gain curve (Flach & Kull 2015); `ratio` is positives per negative."""
     fpr, tpr = rates
     straight = straight_auprg(fpr, tpr, ratio)
     if tied:
@@ -287,9 +273,8 @@ def auprg(roc: RocCurve, rates: tuple[Floats, Floats], ratio: float, *, tied: bo
 def straight_auprg(fpr: Floats, tpr: Floats, ratio: float) -> float:
     """Area under the precision-recall-gain curve through points joined by lines.
 
-    With r positives for each negative, precision gain is 1 - F / T and recall gain
-    1 + r - r / T: a line in ROC space is a line here. The area is taken over recall gains
-    from 0, where T = r / (1 + r).
+    With r positives for each negative, precision gain is 1 - F / T and recall gain 1 + r - r / T: a
+    line in ROC space is a line here. The area begins at recall gain 0, where T = r / (1 + r).
     """
     start = ratio / (1.0 + ratio)
     fpr_start = _rightmost(fpr, tpr, start)
@@ -301,10 +286,7 @@ def straight_auprg(fpr: Floats, tpr: Floats, ratio: float) -> float:
 
 
 def largest_gap(rates: tuple[Floats, Floats], *, tied: bool) -> tuple[Bounded, int]:
-    """Kolmogorov-Smirnov distance of the classes, and the edge (from the top) where it lies.
-
-    The largest ``|TPR - FPR|`` over all thresholds.
-    """
+    """The largest ``|TPR - FPR|`` (Kolmogorov-Smirnov), and its edge, counted from the top."""
     fpr, tpr = rates
     gaps = np.abs(tpr - fpr)
     where = int(np.argmax(gaps))
@@ -318,7 +300,7 @@ def largest_gap(rates: tuple[Floats, Floats], *, tied: bool) -> tuple[Bounded, i
 def gap_range(
     worst: tuple[Floats, Floats], best: tuple[Floats, Floats], *, tied: bool
 ) -> tuple[float, float]:
-    """What that distance can be where rates lie anywhere between two, edge by edge."""
+    """What `largest_gap` can be where rates lie anywhere between two, edge by edge."""
     (high_fpr, low_tpr), (low_fpr, high_tpr) = worst, best
     lowest = max(float(np.max(low_tpr - high_fpr)), float(np.max(low_fpr - high_tpr)), 0.0)
     if not tied:  # within a bin one rate can be that of the edge below, the other of that above
@@ -333,10 +315,7 @@ def gap_range(
 
 
 def edge_rates(counts: Floats) -> tuple[Floats, Floats]:
-    """False and true positive rates at threshold infinity and at each edge, descending.
-
-    `counts` has classes and bins as its last two axes.
-    """
+    """False and true positive rates at infinity and at each edge, descending."""
     from_top = np.cumsum(counts[..., ::-1], axis=-1)
     rates = np.zeros((*counts.shape[:-1], counts.shape[-1] + 1))
     rates[..., 1:] = from_top / from_top[..., -1:]
@@ -394,26 +373,19 @@ LIKELY_OFF: Final = 0.1  # widths by which the middle of a bin's scores is typic
 
 
 class Positions(NamedTuple):
-    """Where in its bin the mean score of each class lies, from 0 to 1, and how surely.
-
-    `mean` and `deviation` are by class and bin; `reach` bounds the error of an exact mean and
-    is None where noise makes it unbounded.
-    """
+    """Where in its bin the mean score of each class lies, from 0 to 1, by class and bin."""
 
     mean: Floats
     deviation: Floats
-    reach: float | None
+    reach: float | None  # bound of the error of an exact mean; None under noise
 
 
 class BinLosses(NamedTuple):
-    """Losses of an example by class and bin: likely mean and mean square, least and most.
-
-    `even` is the mean if scores spread evenly over each bin.
-    """
+    """Losses of an example by class and bin: likely mean and mean square, least and most."""
 
     mean: Floats
     square: Floats
-    even: Floats
+    even: Floats  # the mean if scores spread evenly over each bin
     least: Floats
     most: Floats
 
@@ -426,10 +398,9 @@ def positions(
     noise: tuple[float, float] | None,
     merged: bool = False,
 ) -> Positions:
-    """Mean positions from sums of positions in whole steps.
+    """Mean positions from sums of positions in whole steps; merged bins were rounded once more.
 
     `noise` holds the noise variances of a sum and of a count; None where both are exact.
-    `merged` says that bins were merged, and sums rounded once more.
     """
     held = np.maximum(counts, 1.0)
     mean = np.where(counts > 0, np.clip(sums / (steps * held), 0.0, 1.0), 0.5)
@@ -446,8 +417,8 @@ def bin_losses(
 ) -> BinLosses:
     """The losses of examples in each bin.
 
-    Within a bin the scores of a class follow a monotone cubic through its cumulative counts,
-    or lean towards the mean where that was measured.
+    Within a bin, scores of a class follow a monotone cubic through its cumulative counts, or lean
+    towards the mean where that was measured.
     """
     require_probabilities(axis, "log loss and Brier score")
     edges = np.minimum(axis.edges, 1.0)  # a merged bin of the value 1 ends a float above it
@@ -561,7 +532,7 @@ def likely(middle: Floats, positions: Positions) -> Floats:
 
 
 def _leaning(lower: Floats, upper: Floats, loss: Loss, position: Floats) -> tuple[Floats, Floats]:
-    """Mean and mean square of the loss when scores lean towards a mean position.
+    """Mean and mean square of the loss where scores lean towards a mean position.
 
     The position in the bin is x**c for x spread evenly, whose mean is 1 / (1 + c).
     """

@@ -31,17 +31,15 @@ _LEAST: Final = 1e-12
 class Band(NamedTuple):
     """The lowest and highest ordinate at each abscissa.
 
-    A simultaneous band holds the whole curve of the population with confidence `level`, a
-    pointwise one its value at each single abscissa.
+    A simultaneous band holds the population's whole curve with confidence `level`, a pointwise one
+    its value at each single abscissa.
 
     Examples
     --------
     >>> import fedgauge as fg
-    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
-    >>> result = fg.evaluate(sites)
-    >>> band = result.roc_band()
-    >>> band.level, len(band.low) == len(band.high)
-    (0.95, True)
+    >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.6])})
+    >>> result.roc_band().level
+    0.95
     """
 
     x: Floats
@@ -52,10 +50,9 @@ class Band(NamedTuple):
 
 
 def roc_band(reading: Reading, kind: BandKind) -> Band:
-    """A band for the ROC curve.
+    """A band for the ROC curve; the simultaneous one holds for any sample size.
 
-    The simultaneous one moves the curve by Kolmogorov's bounds for both classes (Campbell
-    1994), so it holds for any sample size, and where no example is misplaced.
+    It moves the curve by Kolmogorov's bounds for both classes (Campbell 1994).
     """
     band = _roc_band(reading.unshrunk, kind, np.linspace(0.0, 1.0, _POINTS), reading.level)
     return _held(reading, band, reading.roc)
@@ -182,10 +179,7 @@ def _gain_band(reading: Reading, kind: BandKind) -> Band:
 
 
 def _recall_at(flagged: Floats, fpr: Floats, tpr: Floats, share: float) -> Floats:
-    """Recall at each share flagged, on the ROC curve from corner to corner by these points.
-
-    `share` is that of positives.
-    """
+    """Recall at each share flagged, on the ROC curve by these points; `share`: of positives."""
     fpr, tpr = np.r_[0.0, fpr, 1.0], np.r_[0.0, tpr, 1.0]
     return np.interp(flagged, share * tpr + (1.0 - share) * fpr, tpr)
 
@@ -293,31 +287,14 @@ Curve = TypeVar("Curve")
 
 @dataclass(frozen=True)
 class CurveKind(Generic[Curve]):
-    """What a curve is called and how it is made.
+    """What a curve is called and how it is made."""
 
-    Attributes
-    ----------
-    name
-        As in ``result.roc_curve()`` and ``result.roc_band()``.
-    title
-        For people.
-    labels
-        Of the abscissa and the ordinate.
-    make
-        The curve of a distribution.
-    band
-        Where the curve of the population lies.
-    area
-        The metric that is the area under it, and how a legend calls that; None where the area
-        says nothing.
-    """
-
-    name: str
-    title: str
-    labels: tuple[str, str]
+    name: str  # as in ``result.roc_curve()``
+    title: str  # for people
+    labels: tuple[str, str]  # of the abscissa and the ordinate
     make: Callable[[ScoreDistribution], Curve]
     band: Callable[[Reading, BandKind], Band]
-    area: tuple[str, str] | None = None
+    area: tuple[str, str] | None = None  # the metric that is the area below, its name in legends
 
 
 ROC: Final[CurveKind[RocCurve]] = CurveKind(

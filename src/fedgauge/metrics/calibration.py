@@ -1,9 +1,8 @@
 """Calibration: the curve, its errors with intervals, and the groups of bins these rest on.
 
-All of it is read from groups of bins. Of counts that were drawn by chance, and under noise more
-so, the plain distance from the diagonal is too large: it is above 0 also for scores that are
-right. So values and intervals of errors come from inverting a test (:func:`invert`), and the plain
-numbers stand on the curve.
+Chance and noise make the plain distance from the diagonal too large: above 0 also for scores that
+are right. So values and intervals of errors come from inverting a test (:func:`invert`), and the
+plain numbers stand on the curve.
 """
 
 import math
@@ -32,26 +31,15 @@ _FARTHEST: Final = 1e-9  # from 0 and 1, where log-odds are still told apart
 class Forecasts:
     """The mean score of each bin, both classes together, and the counts it is held against.
 
-    The mean is that of all examples of a bin. Means of each class would tell the label: within a
-    wide bin positives score higher, and what is left of the label looks like miscalibration.
-
-    Attributes
-    ----------
-    pooled
-        The counts, and the noise in them.
-    scores
-        The mean score by bin, from 0 to 1.
-    lowest, highest
-        What the mean score of a bin can be.
-    misplaced
-        How far the mean score typically is from where it was taken to be.
+    Means of each class would tell the label: within a wide bin positives score higher, and what is
+    left of the label looks like miscalibration.
     """
 
     pooled: PooledCounts
-    scores: Floats
-    lowest: Floats
-    highest: Floats
-    misplaced: Floats
+    scores: Floats  # the mean score by bin, from 0 to 1
+    lowest: Floats  # what the mean score of a bin can be, at least
+    highest: Floats  # and at most
+    misplaced: Floats  # how far the mean score typically is from `scores`
 
     @classmethod
     def of(cls, reading: Reading) -> "Forecasts":
@@ -93,8 +81,7 @@ class Forecasts:
     def hidden(self) -> Floats:
         """How far the mean score is off in bins where examples crowd; 0 in all others.
 
-        There it could be anywhere in the bin; elsewhere neighbours say where, and what they leave
-        open is less than chance does.
+        There it could be anywhere in the bin; elsewhere the neighbours tell well enough.
         """
         widths = self.highest - self.lowest
         return np.where(self.misplaced >= _ANYWHERE * widths, self.misplaced, 0.0)
@@ -149,39 +136,23 @@ class Span(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """What groups of scores could hold, if not whole bins but scores were put into them.
+    """What groups could hold, empty ones too, if scores were put into them and not whole bins."""
 
-    By group, those without examples included: the excess (`least`, `most`) and the number of
-    examples (`fewest`, `greatest`).
-    """
-
-    least: Floats
-    most: Floats
-    fewest: Floats
-    greatest: Floats
+    least: Floats  # excess
+    most: Floats  # excess
+    fewest: Floats  # examples
+    greatest: Floats  # examples
 
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Neighbouring bins taken together, none of the groups empty.
-
-    Attributes
-    ----------
-    forecasts
-        The bins.
-    owners
-        The group of each bin, from 0; -1 for bins of groups without examples.
-    rule
-        How bins were grouped, in words.
-    first, last
-        The first and the last group that scores of a bin can lie in, empty ones counted.
-    """
+    """Neighbouring bins taken together, none of the groups empty."""
 
     forecasts: Forecasts
-    owners: Indices
-    rule: str
-    first: Indices
-    last: Indices
+    owners: Indices  # the group of each bin, from 0; -1 for bins of groups without examples
+    rule: str  # how bins were grouped, in words
+    first: Indices  # the first group that scores of a bin can lie in, empty ones counted
+    last: Indices  # the last one
 
     @classmethod
     def of(
@@ -189,9 +160,8 @@ class Groups:
     ) -> "Groups":
         """Bins in groups: so many of equal width or mass, or those between given edges.
 
-        A bin belongs to one group as a whole: the one that its mean score lies in, where groups
-        are left-closed and the last one closed; or, where they have equal mass, the one that the
-        middle one of its examples lies in.
+        A whole bin goes to the left-closed group of its mean score (the last group is closed), or,
+        with equal mass, to the group of its middle example.
         """
         if strategy not in get_args(Strategy):
             raise InputError(f"strategy must be 'uniform' or 'quantile', got {strategy!r}.")
@@ -327,8 +297,8 @@ class Groups:
     def intervals(self, z: float) -> Span:
         """Where the share of positives of each group lies, by a score test (Wilson, Fieller).
 
-        A share p is accepted if the positives above it, sum n+ (1 - p) - n- p, are no more than z
-        of their deviations from zero: a quadratic inequality in p.
+        A share p is accepted if sum n+ (1 - p) - n- p is within z of its deviations from zero: a
+        quadratic inequality in p.
         """
         unbiased = self.forecasts.pooled.unbiased
         negatives, positives = (self._sums(row) for row in unbiased)
@@ -419,14 +389,11 @@ Power = Literal[1, 2]
 
 
 class Deviations(NamedTuple):
-    """Sums, each with its deviation from zero, and how they vary.
+    """Sums, each with its deviation from zero, and how they vary."""
 
-    `sums` and `covariance` are as measured; `weights` is what each counts for.
-    """
-
-    sums: Floats
+    sums: Floats  # as measured, and so is their covariance
     covariance: Floats
-    weights: Floats
+    weights: Floats  # what each counts for
 
     @property
     def scales(self) -> Floats:
@@ -446,17 +413,10 @@ class Inverted(NamedTuple):
 def invert(deviations: Deviations, power: Power, z: float) -> Inverted:
     """The distance whose expected statistic is the one seen, and all that a test accepts.
 
-    The test compares T = sum w |D|^power with its mean and deviation when the centres are those
-    on a path through what was seen: towards zero each centre shrinks as
-    ``max(0, |D| - l^2 s^2 / |D|)``, away from zero all grow by the same number of deviations.
-    Where T is even less than centres of zero would give, the interval is that of as much.
-
-    Examples
-    --------
-    >>> chance = Deviations(np.array([1.0, -1.2]), np.eye(2), np.ones(2))
-    >>> found = invert(chance, 1, 1.96)
-    >>> found.value < 2.2, found.interval.low
-    (True, 0.0)
+    The test compares T = sum w |D|^power with its mean and deviation for centres on a path through
+    what was seen: towards zero each shrinks as ``max(0, |D| - l^2 s^2 / |D|)``, away from zero all
+    grow by the same number of deviations. Where T is less than centres of zero would give, the
+    interval is that of as much.
     """
     seen, scales = np.abs(deviations.sums), deviations.scales
     statistic = float(np.sum(deviations.weights * seen**power))
@@ -561,18 +521,15 @@ class CalibrationCurve:
     rule
         How bins were grouped, in words.
     ece, mce, ace, rms
-        The expected, maximum, average and root mean square calibration error of the points, as
-        other packages print them: above 0 also for scores that are right. What they say of the
-        population is ``result.calibration_error(...)``.
+        Calibration errors of the points, as other packages print them: above 0 also for scores that
+        are right. For the population ask ``result.calibration_error(...)``.
 
     Examples
     --------
     >>> import fedgauge as fg
-    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
-    >>> result = fg.evaluate(sites)
-    >>> curve = result.calibration_curve(bins=2)
-    >>> curve.observed.round(2).tolist(), curve.predicted.round(2).tolist()
-    ([0.33, 0.67], [0.23, 0.73])
+    >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.6])})
+    >>> result.calibration_curve(bins=2).observed.round(2).tolist()
+    [0.0, 0.67]
     """
 
     predicted: Floats = field(repr=False)
@@ -606,10 +563,7 @@ def calibration_curve(groups: Groups, level: float) -> CalibrationCurve:
 
 
 def calibration_error(groups: Groups, kind: ErrorKind, level: float) -> Estimate:
-    """A distance of the points from the diagonal, of the population.
-
-    Its bounds are about the plain number, which the same examples would give another package.
-    """
+    """A distance of the population's points from the diagonal; bounds are of the plain number."""
     if kind not in _KINDS:
         raise InputError(f"kind must be one of {', '.join(map(repr, _KINDS))}, got {kind!r}.")
     _require_examples(groups)
@@ -742,8 +696,8 @@ def _plain(groups: Groups, kind: ErrorKind, distances: Floats) -> float:
 def _bounds(groups: Groups, kind: ErrorKind, slack: float = 0.0) -> Interval:
     """Where the plain error of the pooled examples lies, wherever in its bin a score does.
 
-    All kinds are norms of the excesses, so noise moves them by no more than its own norm where the
-    numbers of examples are those of all groups, or known.
+    All kinds are norms of the excesses: noise moves them by at most its own norm where the numbers
+    of examples are known, or those of all groups.
     """
     reach, total = groups.reach, float(groups.counts.sum())
     least = np.maximum(np.maximum(reach.least, -reach.most), 0.0)
@@ -766,8 +720,8 @@ def _bounds(groups: Groups, kind: ErrorKind, slack: float = 0.0) -> Interval:
 def _bounds_in_noise(groups: Groups, kind: ErrorKind, level: float) -> Interval:
     """The same under noise where each distance is divided by the examples of its own group.
 
-    The smallest groups then say most, and noise hides these first. So every group has bounds of its
-    own, all at once by Bonferroni's inequality; one that noise hides may hold anything, or nothing.
+    Noise hides the smallest groups first, which say most. So every group has bounds of its own, at
+    once by Bonferroni's inequality; a hidden group may hold anything.
     """
     reach, (of_excess, of_count) = groups.reach, groups.reach_noise
     z = critical(1.0 - (1.0 - level) / (2 * len(of_count)))
@@ -859,30 +813,17 @@ def calibration_in_the_large(reading: Reading) -> Estimate:
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Every bin in a group, in order.
+    """Every bin in a group, in order."""
 
-    Attributes
-    ----------
-    owners
-        The group of each bin, from 0, never falling.
-    groups
-        How many there are; some may hold no bin.
-    """
-
-    owners: Indices
-    groups: int
+    owners: Indices  # the group of each bin, from 0, never falling
+    groups: int  # how many there are; some may hold no bin
 
     @classmethod
     def equal_mass(cls, totals: Floats, groups: int) -> "Partition":
-        """About so many groups with about as many examples each, none of them empty.
+        """About so many groups of about as many examples, none of them empty.
 
-        A bin belongs to the group that the middle one of its examples lies in; without examples,
-        to its neighbour's.
-
-        Examples
-        --------
-        >>> Partition.equal_mass(np.array([0.0, 1.0, 0.0, 1.0, 2.0]), 2).owners
-        array([0, 0, 0, 0, 1])
+        A bin belongs to the group that its middle example lies in; without examples, to its
+        neighbour's.
         """
         middles = np.cumsum(totals) - totals / 2.0
         wanted = np.floor(middles * groups / totals.sum())
@@ -894,13 +835,7 @@ class Partition:
 
     @classmethod
     def equal_width(cls, scores: Floats, groups: int) -> "Partition":
-        """So many left-closed groups of equal width from 0 to 1; a bin is where its mean score is.
-
-        Examples
-        --------
-        >>> Partition.equal_width(np.array([0.1, 0.5, 0.9]), 2).owners
-        array([0, 1, 1])
-        """
+        """Left-closed groups of equal width from 0 to 1; a bin is where its mean score is."""
         return cls(np.searchsorted(np.arange(1, groups) / groups, scores, "right"), groups)
 
     def sums(self, by_bin: Floats) -> Floats:
@@ -916,10 +851,7 @@ class Partition:
         return forecasts.pooled.noise_variance(weights * members[:, np.newaxis])
 
     def excess(self, forecasts: Forecasts, p: Floats) -> tuple[Floats, Floats, Floats]:
-        """Positives above what p promised, and its variance by sampling and by noise.
-
-        The excess is right on average under noise; the variances are those where p holds.
-        """
+        """Positives above what p promised; its variances by sampling and by noise where p holds."""
         weights = np.array([-p, 1.0 - p])
         return (
             self.sums((weights * forecasts.pooled.unbiased).sum(axis=0)),

@@ -20,8 +20,8 @@ _MOST = 0.25  # of a share times what is left
 class BrierDecomposition(NamedTuple):
     """Brier score = reliability - resolution + uncertainty (Murphy 1973), by groups of bins.
 
-    What chance adds is taken off the first two, so they add up to the score on average only; the
-    spread of scores within groups is left out.
+    What chance adds is taken off the first two, so they add up on average only. The spread of
+    scores within groups is left out.
 
     Attributes
     ----------
@@ -37,10 +37,8 @@ class BrierDecomposition(NamedTuple):
     Examples
     --------
     >>> import fedgauge as fg
-    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
-    >>> result = fg.evaluate(sites)
-    >>> parts = result.brier_decomposition(bins=2)
-    >>> round(parts.uncertainty.value, 3)
+    >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.6])})
+    >>> round(result.brier_decomposition(bins=2).uncertainty.value, 3)
     0.25
     """
 
@@ -123,31 +121,14 @@ _FARTHEST: Final = 40.0  # log-odds, beyond which a probability is 0 or 1 in flo
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A model of the odds, fitted to forecasts.
+    """A model of the odds, fitted to forecasts."""
 
-    Attributes
-    ----------
-    design
-        One row for each bin, one column for each coefficient.
-    coefficients
-        What solves the equation.
-    probabilities
-        Of a positive, by bin, according to the model.
-    weights
-        How much each bin counts: 1 without noise.
-    bread
-        The slope of the equation: the information on the coefficients, ridge included.
-    converged
-        Whether a solution was reached. None is where the classes are separated and no ridge
-        holds the coefficients back.
-    """
-
-    design: Floats
+    design: Floats  # a row for each bin, a column for each coefficient
     coefficients: Floats
-    probabilities: Floats
-    weights: Floats
-    bread: Floats
-    converged: bool
+    probabilities: Floats  # of a positive, by bin, according to the model
+    weights: Floats  # how much each bin counts: 1 without noise
+    bread: Floats  # slope of the equation: information on the coefficients, ridge included
+    converged: bool  # not where classes are separated and no ridge holds coefficients back
 
 
 def solve(
@@ -159,16 +140,7 @@ def solve(
 ) -> Fit:
     """Coefficients that solve the estimating equation, by Newton's method with halved steps.
 
-    Parameters
-    ----------
-    forecasts
-        The counts by bin, and their noise.
-    design
-        One row for each bin, one column for each coefficient.
-    offset
-        Log-odds that are given, by bin; by default none.
-    ridge
-        What pulls coefficients to 0, the same for all or one for each.
+    `offset` holds log-odds that are given, by bin; `ridge` pulls all coefficients, or each, to 0.
 
     Examples
     --------
@@ -207,8 +179,8 @@ def solve(
 def covariance(forecasts: Forecasts, fit: Fit) -> Floats:
     """Covariance of the coefficients, by sampling and by noise: the sandwich.
 
-    It holds where the model is wrong, since each bin's squared error is taken from its
-    counts. A ridge is part of the bread: the variance is around where it pulls to.
+    It holds where the model is wrong: squared errors come from the counts. A ridge is part of the
+    bread, so the variance is around where it pulls to.
     """
     by_sampling = sampling_covariance(forecasts, fit)
     if not forecasts.pooled.noisy:
@@ -305,9 +277,8 @@ _BENT: Final = 2.0  # deviations by which residuals exceed what chance leaves
 class Line(NamedTuple):
     """The straight line that the log-odds of a positive follow in those of the score (Cox 1958).
 
-    1 and 0 where scores are right. A slope below 1 says that scores are too far from the base
-    rate: too confident. What the pooled examples would give has no bounds: within a bin the
-    log-odds of scores can be anything that its edges allow.
+    1 and 0 where scores are right; a slope below 1 means too confident. There are no bounds: within
+    a bin the log-odds of scores can be anything that its edges allow.
     """
 
     slope: Estimate
@@ -395,8 +366,8 @@ def _crowded(forecasts: Forecasts) -> str | None:
 def _separated(forecasts: Forecasts) -> bool:
     """Whether the scores of one class share at most one place with the other's.
 
-    Then a steeper slope is always likelier (Albert & Anderson 1984), but where the classes share a
-    bin the information on it fades so fast that a search comes to rest. Noisy counts cannot tell.
+    Then a steeper slope is always likelier (Albert & Anderson 1984), but in a shared bin its
+    information fades so fast that a search comes to rest. Noisy counts cannot tell.
     """
     if forecasts.pooled.noisy:
         return False
@@ -535,7 +506,7 @@ class CalibrationTest(NamedTuple):
     Attributes
     ----------
     statistic
-        Of the test: chi-squared with `degrees` of freedom, or standard normal.
+        Chi-squared with `degrees` of freedom, or standard normal.
     p_value
         How often scores that are right give one as large.
     degrees
@@ -546,8 +517,7 @@ class CalibrationTest(NamedTuple):
     Examples
     --------
     >>> import fedgauge as fg
-    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
-    >>> result = fg.evaluate(sites)
+    >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.6])})
     >>> 0 <= result.spiegelhalter().p_value <= 1
     True
     """
@@ -561,8 +531,7 @@ class CalibrationTest(NamedTuple):
 def hosmer_lemeshow(groups: Groups) -> CalibrationTest:
     """Hosmer & Lemeshow 1980, for scores made on other examples: a degree for each group.
 
-    The variance of each group's sum is that of right scores, n x (1 - x), of the noise, and of
-    where scores lie in bins that they crowd in.
+    Variance: n x (1 - x) of right scores, the noise, and unknown places of scores in crowded bins.
     """
     from scipy.stats import chi2
 
@@ -581,8 +550,8 @@ def hosmer_lemeshow(groups: Groups) -> CalibrationTest:
 def spiegelhalter(forecasts: Forecasts) -> CalibrationTest:
     """Spiegelhalter 1986: whether the Brier score is the one that right scores would have.
 
-    z = sum (y - x)(1 - 2x) / sqrt(sum (1 - 2x)^2 x (1 - x)), with the noise of the counts, and
-    where scores lie in bins that they crowd in, in the variance.
+    z = sum (y - x)(1 - 2x) / sqrt(sum (1 - 2x)^2 x (1 - x)), plus variance of noise and crowded
+    bins.
     """
     x, pooled = forecasts.scores, forecasts.pooled
     slant = 1.0 - 2.0 * x

@@ -70,7 +70,7 @@ def _form(shaped: Shaped) -> Beta:
 
 
 def _plain(forecasts: Forecasts, shapes: Floats, *, intercept: bool = True) -> Shaped:
-    """The likeliest coefficients; where there are none, or noise, a ridge holds them.
+    """The likeliest coefficients; a ridge holds them under noise, or where there are none.
 
     There are none where classes are separated, or bins too few to tell coefficients apart.
     """
@@ -104,8 +104,8 @@ _BALANCE: Final = 18.0  # of bias against noise, where the error was least in tr
 def isotonic(forecasts: Forecasts) -> Steps:
     """Shares of positives that never fall, nearest to those of the bins (Zadrozny & Elkan 2002).
 
-    Bins weigh as much as their shares are sure. That takes the probability of a bin, which a
-    beta curve gives: by its own share, a bin without positives would seem sure.
+    Bins weigh as much as their shares are sure, by a beta curve: by its own share, a bin without
+    positives would seem sure.
     """
     from scipy.optimize import isotonic_regression
 
@@ -137,7 +137,7 @@ def binning(forecasts: Forecasts) -> Steps:
 def scaling_binning(forecasts: Forecasts) -> Steps:
     """The mean of a beta curve in groups of equal mass (Kumar et al. 2019).
 
-    It takes few values, so its calibration error can be measured, as that of a curve cannot.
+    It takes few values, so its calibration error can be measured, unlike a curve's.
     """
     _, p = held_beta(forecasts)
     totals = forecasts.totals
@@ -175,8 +175,8 @@ def shares(forecasts: Forecasts, p: Floats, groups: Partition) -> Floats:
 def likely(forecasts: Forecasts, values: Floats, curve: Floats, examples: Floats) -> Floats:
     """Values as they are without noise; with it none surer than examples can tell, or the curve.
 
-    Noise makes shares of 0 and 1, and beyond, where exact counts would have some of both
-    classes; so the ends are as far off as half an example is of those that the counts are worth.
+    Noise makes shares of 0 and 1, and beyond. So the ends are as far off as half an example of
+    those that the counts are worth.
     """
     if not forecasts.pooled.noisy:
         return values
@@ -207,10 +207,7 @@ def bbq(forecasts: Forecasts) -> Steps:
 
 
 def _numbers_of_groups(examples: float, *, noisy: bool) -> Indices:
-    """The numbers of groups that are tried.
-
-    All of them, as netcal does; under noise, which takes time for each, some over the same range.
-    """
+    """The numbers of groups tried: all, as netcal does; under noise, which is slow, a few."""
     root = float(np.cbrt(examples))
     most = max(1, min(math.ceil(examples / _FEWEST), math.ceil(root * _SPREAD)))
     least = min(max(1, math.floor(root / _SPREAD)), most)
@@ -330,9 +327,8 @@ class Bend(NamedTuple):
 def smooth(forecasts: Forecasts) -> LogOddsLine:
     """Beta calibration, bent by what it leaves over, as far as that is surely known.
 
-    In groups of equal mass, what is left over is a difference in log-odds, with a variance by
-    sampling and noise. A Gaussian process is fitted to these differences, and averaged over how
-    large its bends are and how far they go on, by how likely that makes what was seen.
+    What is left over in groups of equal mass is a difference in log-odds, with a variance. A
+    Gaussian process is fitted to it, averaged over sizes and lengths of bends by their likelihood.
     """
     curve, p = held_beta(forecasts)
     totals = forecasts.totals
@@ -399,20 +395,10 @@ _VAGUE: Final = 100.0  # a slope known to 0.2 either way
 
 @dataclass(frozen=True)
 class Method:
-    """How a map is fitted.
+    """How a map is fitted."""
 
-    Attributes
-    ----------
-    name
-        As in ``result.calibrator(name)``.
-    title
-        For people.
-    fit
-        The map of forecasts.
-    """
-
-    name: str
-    title: str
+    name: str  # as in ``result.calibrator(name)``
+    title: str  # for people
     fit: Callable[[Forecasts], Form]
 
 
@@ -434,8 +420,7 @@ METHODS: Final = {
 def fit(forecasts: Forecasts, method: str = "auto") -> Form:
     """The map that a method fits to forecasts.
 
-    Where noise leaves too little to tell a shape by, whatever the method, the map moves all
-    log-odds by one number; :func:`caution` says so.
+    Where noise hides any shape, the map moves all log-odds by one number; :func:`caution` says so.
 
     Examples
     --------

@@ -38,20 +38,12 @@ _OF_SHARE: Final = np.arange(1, 31) / 10.0  # where positives are rare, 1% is a 
 
 @dataclass(frozen=True)
 class Worth(Formula):
-    """The mean of what outcomes are worth, over all examples: `gain` for some, `-loss` for others.
-
-    Attributes
-    ----------
-    gain, loss
-        Both above 0.
-    gaining, losing
-        Which outcomes do: 1 or 0 for each.
-    """
+    """The mean of what outcomes are worth: `gain` for some, `-loss` for others, 0 for the rest."""
 
     gain: float
-    gaining: Outcomes
+    gaining: Outcomes  # 1 for each outcome that gains, else 0
     loss: float
-    losing: Outcomes
+    losing: Outcomes  # likewise
 
     @property
     def scale(self) -> Interval:
@@ -66,10 +58,10 @@ class Worth(Formula):
     def interval(self, corner: Corner, z: float, *, sampling: bool) -> Interval:
         """Values that a score test does not reject.
 
-        The sum of worths less x for each example has mean zero where the mean worth is x. Its
-        variance is that of the noise, and that of examples which gain, lose or do neither as is
-        likeliest where the mean is x. Where gain and loss are equal this is Tango's interval
-        (1998). A normal interval around the value covers nothing where no example gains.
+        Where the mean worth is x, the sum of worths less x has mean zero, with the variance of the
+        noise and of examples that gain, lose or do neither as is likeliest for x. With equal gain
+        and loss this is Tango's interval (1998). A normal interval covers nothing where no example
+        gains.
         """
         total = float(sum(corner.unbiased))
         if total <= 0:
@@ -129,8 +121,8 @@ def likeliest(
 ) -> tuple[float, float]:
     """The likeliest shares p of examples that gain and q that lose, with ``p - odds q == mean``.
 
-    Of `counted` examples some `gained` and some `lost`. The derivative of the likelihood of the
-    three outcomes is zero where a quadratic in q is (Tango 1998, who has odds of 1).
+    Of `counted` examples some `gained` and some `lost`. The likelihood is highest where a quadratic
+    in q is zero (Tango 1998, who has odds of 1).
     """
     a = counted * odds * (1.0 + odds)
     b = odds * (1.0 - mean) * (gained + lost) - mean * (1.0 + odds) * (counted - gained)
@@ -153,8 +145,8 @@ def benefit_of_all(threshold: float) -> Worth:
 def benefit_over_all(threshold: float) -> Worth:
     """What the model adds to treating everybody: (w tn - fn) / n.
 
-    A mean over the same examples, with an interval of its own: those of the two benefits move
-    together, so comparing them would say too little.
+    It has an interval of its own: the two benefits move together, so comparing theirs would say too
+    little.
     """
     return Worth(_odds(threshold), Outcomes(tn=1), 1.0, Outcomes(fn=1))
 
@@ -198,8 +190,8 @@ class DecisionCurve:
     treat_all, treat_all_low, treat_all_high
         Of treating everybody.
     advantage, advantage_low, advantage_high
-        Of the model over the better of treating everybody and nobody. The interval is that of the
-        difference, in which what both have in common cancels.
+        Of the model over the better of treating everybody and nobody; what both have in common
+        cancels.
     level
         Confidence of the intervals.
     caution
@@ -208,10 +200,8 @@ class DecisionCurve:
     Examples
     --------
     >>> import fedgauge as fg
-    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
-    >>> result = fg.evaluate(sites)
-    >>> curve = result.decision_curve([0.2, 0.5])
-    >>> curve.thresholds
+    >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.6])})
+    >>> result.decision_curve([0.2, 0.5]).thresholds
     array([0.2, 0.5])
     """
 
@@ -230,11 +220,7 @@ class DecisionCurve:
 
     @cached_property
     def useful(self) -> tuple[Interval, ...]:
-        """Ranges of thresholds at each of which the model is surely better than both.
-
-        Surely at each single threshold, with confidence `level`; from the first to the last of
-        those looked at.
-        """
+        """Ranges of thresholds where the model is surely better than both, each by itself."""
         return _runs(self.thresholds, self.advantage_low > 0)
 
     @cached_property
@@ -291,10 +277,7 @@ def _columns(estimates: Sequence[Estimate]) -> Floats:
 
 
 def _usual(pooled: PooledCounts) -> Floats:
-    """Hundredths, and tenths of the share of positives up to three times that share.
-
-    Each is moved to the nearest edge, where no bin is open.
-    """
+    """The edges nearest to hundredths and to tenths, up to three, of the share of positives."""
     axis = pooled.axis
     share = pooled.positives / max(pooled.positives + pooled.negatives, 1.0)
     wanted = np.union1d(_HUNDREDTHS, share * _OF_SHARE)

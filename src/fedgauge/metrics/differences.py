@@ -24,13 +24,12 @@ _ALL: Final = Interval(-math.inf, math.inf)
 def gap(first: Estimate, second: Estimate, *, overlapping: bool = False) -> Estimate:
     """The difference of two estimates of different rows, with an interval.
 
-    Their sampling and their noise are independent. The distances of both intervals' ends add in
-    squares (Zou & Donner 2008, MOVER), so the interval is as skewed as theirs: that of two rates
-    comes from score intervals, as Newcombe's (1998, method 10), that of two AUCs from the log-odds
-    scale. What binning allows does not average out: without noise it adds up in full.
+    Sampling and noise are independent, so distances of the intervals' ends add in squares (Zou &
+    Donner 2008, MOVER), and the interval is as skewed as theirs: for rates as Newcombe's (1998,
+    method 10), for AUCs on the log-odds scale. Without noise what binning allows adds up in full.
 
-    Of `overlapping` rows nobody knows how far the errors go together. At worst one is high where
-    the other is low: the distances add up, which is conservative.
+    Of `overlapping` rows nobody knows how far the errors go together. The distances then add up,
+    which is conservative.
 
     Examples
     --------
@@ -71,8 +70,8 @@ def _gap(first: Estimate, second: Estimate, *, overlapping: bool) -> Estimate:
 def level_of_each(level: float, comparisons: int) -> float:
     """The level of each of several intervals that all hold at once (Bonferroni).
 
-    Of many groups that are alike some pair is far apart by chance: among ten with 40 positives
-    each, some two recalls differ by 0.2 on average (`studies/gap_coverage.py`).
+    Some pair of many groups is far apart by chance: among ten with 40 positives each, two recalls
+    differ by 0.2 on average (`studies/gap_coverage.py`).
     """
     return 1.0 - (1.0 - level) / max(comparisons, 1)
 
@@ -88,10 +87,7 @@ def _reach(first: Estimate, second: Estimate, join: Callable[[float, float], flo
 
 
 def _sure(estimate: Estimate, allowed: float, reach: float) -> float:
-    """The part of an interval that binning takes, which is added.
-
-    An interval that holds all that binning allows has it added; others took it as an error.
-    """
+    """The part of an interval that binning takes: added where the interval holds all it allows."""
     return allowed if "noise" not in estimate.parts and allowed <= reach else 0.0
 
 
@@ -111,24 +107,12 @@ _COARSE: Final = 0.4
 
 @dataclass(frozen=True, eq=False)
 class Joint:
-    """Counts of both scores together.
+    """Counts of both scores together."""
 
-    Attributes
-    ----------
-    counts
-        By class, range of the first model and range of the second; unbiased under noise.
-    starts
-        The first bin of each range, for each of the models.
-    variance
-        Of the noise in one cell; 0 without.
-    is_all
-        Whether the counts of each model alone are sums of these cells, and so is their noise.
-    """
-
-    counts: Floats
-    starts: tuple[tuple[int, ...], tuple[int, ...]]
-    variance: float
-    is_all: bool
+    counts: Floats  # by class and the range in each model; unbiased under noise
+    starts: tuple[tuple[int, ...], tuple[int, ...]]  # the first bin of each range, by model
+    variance: float  # of the noise in one cell; 0 without
+    is_all: bool  # whether each model's own counts, and their noise, are sums of these cells
 
 
 class Losses(NamedTuple):
@@ -226,10 +210,9 @@ class ModelPair:
     ) -> tuple[float, float]:
         """Standard deviations of a difference, by sampling and by noise.
 
-        Where all is read from the cells, a row moves a difference by what its cell does, and so
-        does the noise in the cell. Else the deviations of both models are known, and cells tell how
-        far errors go together. Within a range both scores are then taken as independent, which errs
-        to the safe side where they go together.
+        Where all is read from the cells, each moves the difference by its rows and its noise. Else
+        cells tell how far the models' errors go together; within a range scores are taken as
+        independent, on the safe side.
         """
         if joint.is_all:
             one, other = gradients
@@ -256,9 +239,9 @@ class ModelPair:
     ) -> Estimate:
         """A normal interval around where unbiased counts put the difference.
 
-        Scores are taken as smooth within bins: where a second view of the same counts (`others`)
-        differs, that counts as error. What any data could do is in the bounds; where bins leave
-        nearly everything open, as merged ones may, also in the interval.
+        Where a second view of the same counts (`others`) differs, that counts as error. What any
+        data could do is in the bounds; where bins leave nearly everything open, also in the
+        interval.
         """
         sampling, noise = self._deviations(ends, gradients, joint)
         value = ends[0].unshrunk.value - ends[1].unshrunk.value
@@ -275,9 +258,8 @@ class ModelPair:
     ) -> Estimate:
         """An interval from those of both models (Zou & Donner 2008, MOVER for dependent values).
 
-        The distances to their ends are joined by the correlation of their errors. Where nothing
-        is known of it, it is -1 at worst: then the distances add up, which is conservative. It is
-        0 where each model is reported of other rows.
+        The distances to their ends are joined by the correlation of their errors: -1 where nothing
+        is known of it, which is conservative, and 0 where each model is reported of other rows.
         """
         correlation, parts = 0.0 if self.apart else -1.0, {}
         for kind in ("sampling", "noise"):
@@ -371,10 +353,9 @@ def _mean_difference(losses: Losses, level: float) -> Estimate:
 
 
 def _area_gradient(reading: Reading) -> Floats:
-    """What one more example of each class and bin does to the area under the ROC curve.
+    """What one more example of each class and bin does to the area under the smooth ROC curve.
 
-    On few bins a smooth curve moves further than straight lines between its points, whose gradient
-    is known: by 6% on 8 bins, 4% on 9 and nothing on 16.
+    It moves further than straight lines, whose gradient is known: by 6% on 8 bins, 0 on 16.
     """
 
     def area(counts: Floats) -> float:

@@ -19,8 +19,8 @@ from fedgauge.errors import InputError
 class Number:
     """Takes part in arithmetic as its `value`, and what comes out is a float.
 
-    So a difference of two estimates is a plain number: what interval it has depends on whether
-    both come from the same examples, which an estimate does not know.
+    What interval a difference has depends on whether both come from the same examples, which an
+    estimate does not know.
     """
 
     __slots__ = ()
@@ -106,23 +106,20 @@ UNIT: Final = Interval(0.0, 1.0)
 class Estimate(Number):
     """A number estimated from pooled counts.
 
-    It compares, rounds, formats and takes part in ``+ - * /`` and in NumPy as its value, and what
-    comes out is a plain float: a difference of two estimates has an interval that follows from
-    neither. It equals a number that is its value, and another estimate of which everything is
-    the same. There is no estimate without a value: a metric that the counts do not define raises
-    :class:`fedgauge.UndefinedMetric` instead.
+    It compares, rounds, formats and takes part in ``+ - * /`` and in NumPy as its value; what comes
+    out is a plain float, for the interval of a difference follows from neither. It equals a number
+    that is its value, and another estimate of which everything is the same. A metric that the
+    counts do not define raises :class:`fedgauge.UndefinedMetric`.
 
     Attributes
     ----------
     value
         The estimate.
     bounds
-        Where the number computed from pooled data lies. Under secure aggregation this is
-        certain: it is what binning allows. Under differential privacy it also covers the
-        noise, with confidence `level`.
+        Where the number computed from pooled data lies: certain under secure aggregation (what
+        binning allows); under differential privacy also covering the noise, at `level`.
     low, high
-        An interval for the value in the population the examples come from; None where that
-        has no meaning (counts).
+        An interval for the population's value; None where that has no meaning (counts).
     level
         Confidence of the interval and, under noise, of the bounds.
     parts
@@ -192,16 +189,7 @@ class Estimate(Number):
         )
 
     def moved_to(self, value: float) -> "Estimate":
-        """The same with the value of likely counts, which bounds and interval are widened to hold.
-
-        Examples
-        --------
-        >>> auc = Estimate(0.9, (0.89, 0.91), 0.85, 0.94, 0.95).moved_to(0.95)
-        >>> auc
-        Estimate(0.9500, interval 0.8500..0.9500 at 95%)
-        >>> auc.unshrunk
-        Estimate(0.9000, interval 0.8500..0.9400 at 95%)
-        """
+        """The same with the value of likely counts; bounds and interval are widened to hold it."""
         if value == self.value:
             return self
         bounds = holding(Interval(*self.bounds), value)
@@ -277,10 +265,7 @@ def log_interval(value: float, deviation: float, z: float) -> Interval:
 
 
 def add_noise(value: float, sampling: Interval, deviation: float, z: float) -> Interval:
-    """Widen a sampling interval around a value by independent noise.
-
-    The distances to both ends grow in squares (Zou & Donner 2008, MOVER).
-    """
+    """Widen a sampling interval by independent noise, in squares (Zou & Donner 2008, MOVER)."""
     return Interval(
         value - math.hypot(value - sampling.low, z * deviation),
         value + math.hypot(sampling.high - value, z * deviation),
@@ -297,10 +282,9 @@ def difference(first: Interval, second: Interval, values: tuple[float, float]) -
 
 
 def newcombe_interval(value: float, positives: float, negatives: float, z: float) -> Interval:
-    """Interval for an AUC from few examples, or one that is 0 or 1.
+    """Interval for an AUC from few examples, or one that is 0 or 1 (Newcombe 2006, method 5).
 
-    Newcombe 2006, method 5: the values that do not differ significantly from this one,
-    when the variance of Hanley & McNeil 1982 is that of the value tried.
+    Values that do not differ significantly from this one, under Hanley & McNeil's variance (1982).
     """
     half = (positives + negatives) / 2.0 - 1.0
 
@@ -318,10 +302,7 @@ def accepted(
     z: float,
     scale: Interval = UNIT,
 ) -> Interval:
-    """The values on a scale around `start` that a score test does not reject.
-
-    A value x is rejected when ``gap(x)**2 > z**2 variance(x)``.
-    """
+    """The values x around `start` that a score test accepts: ``gap(x)**2 <= z**2 variance(x)``."""
     square = z * z
     ends = []
     for end in scale:
@@ -354,20 +335,10 @@ def _expit(x: float) -> float:
 
 
 class Metric(cached_property[Estimate]):
-    """What a metric is called and where it is listed.
+    """What a metric is called, whether tables list it, and whether saved results record it.
 
-    An attribute of :class:`AtThreshold` or :class:`Evaluation`: there it is an
-    :class:`Estimate`, made when first asked for. On the class it is this row, from which
-    tables of the command line and saved results follow.
-
-    Attributes
-    ----------
-    title
-        As tables print it.
-    listed
-        Whether tables for people have it.
-    recorded
-        Whether a saved result has it.
+    On an :class:`AtThreshold` or :class:`Evaluation` it is an :class:`Estimate`, made when first
+    asked for. On the class it is this row, from which tables and saved results follow.
     """
 
     def __init__(

@@ -1,11 +1,10 @@
 """Averages over classes or labels with their errors, and the confusion matrix of classes.
 
-Every part compares some channels with others. Noise is of channels, so what it does to an average
-follows from what each channel weighs in it. Of the examples, counts tell how each score spreads
-within a class but not how the scores of one example go together. So the sampling deviation is the
-largest that any dependence allows: within a class those of different scores add up (Cauchy and
-Schwarz), and classes are independent. Intervals are conservative. Local reports about different
-scores are of different rows: there all are independent.
+Noise is of channels, so what it does to an average follows from each channel's weight. Counts tell
+how each score spreads within a class, not how the scores of one example go together. So the
+sampling deviation is the largest that any dependence allows: within a class those of different
+scores add up (Cauchy and Schwarz), classes are independent, and intervals are conservative. Local
+reports about different scores are of different rows: there all are independent.
 """
 
 import math
@@ -41,14 +40,11 @@ from fedgauge.plan.task import Contrast
 
 
 class Influence(NamedTuple):
-    """What one more example of each side and bin does to a metric, and how that runs across bins.
-
-    `shift` is where unbiased counts would put the value, less where repaired ones put it.
-    """
+    """What one more example of each side and bin does to a metric, and how it runs across bins."""
 
     gradient: Floats
     runs: Floats
-    shift: float = 0.0
+    shift: float = 0.0  # where unbiased counts would put the value, less where repaired ones do
 
 
 def of_auc(reading: Reading) -> Influence:
@@ -102,39 +98,23 @@ class Move(NamedTuple):
 
 
 class JointErrors(NamedTuple):
-    """How the errors of parts go together.
+    """How the errors of parts go together."""
 
-    `noise` is the standard deviation of the average by noise, `dependence` that by sampling as a
-    share of what wholly dependent parts have, and `weights` what is not in it: that of the weights.
-    """
-
-    noise: float
-    dependence: float
-    weights: float = 0.0
+    noise: float  # standard deviation of the average by noise
+    dependence: float  # that by sampling, as a share of what wholly dependent parts have
+    weights: float = 0.0  # the sampling deviation of the weights, which is not in it
 
 
 @dataclass(frozen=True, eq=False)
 class Shared:
-    """The channels that parts have in common.
+    """The channels that parts have in common."""
 
-    Attributes
-    ----------
-    counts
-        By channel and bin, none negative.
-    blocks, strata
-        Which score each channel is of, and which of the strata that all scores share.
-    tree, variances
-        Of the noise: branchings, and the variance of a node at each level; empty without.
-    drawn
-        Of local reports: the blocks, with a side for each channel, in the order of channels.
-    """
-
-    counts: Floats
-    blocks: NDArray[np.intp]
-    strata: NDArray[np.intp]
-    tree: tuple[int, ...]
-    variances: tuple[float, ...]
-    drawn: tuple[DrawnBlock, ...] = ()
+    counts: Floats  # by channel and bin, none negative
+    blocks: NDArray[np.intp]  # which score each channel is of
+    strata: NDArray[np.intp]  # which of the strata that all scores share
+    tree: tuple[int, ...]  # of the noise: branchings; empty without
+    variances: tuple[float, ...]  # of a node at each level
+    drawn: tuple[DrawnBlock, ...] = ()  # of local reports: blocks, with a side for each channel
 
     def errors(self, parts: Sequence[Part], moves: Sequence[Move] = ()) -> JointErrors:
         """How the errors of parts, and of their weights, go together."""
@@ -196,9 +176,9 @@ def average(
 ) -> Estimate:
     """The weighted mean of parts, with where the truth lies.
 
-    Distances to the ends of intervals add up, by parts that are wholly dependent, and are then
-    taken for as dependent as they can be; noise is added in squares (Zou & Donner 2008, MOVER).
-    All of it is of counts as noise left them; the value is the mean of the parts' own.
+    Distances to the ends of intervals add up as if parts were wholly dependent, then shrink to how
+    dependent they can be; noise is added in squares (Zou & Donner 2008, MOVER). All of it is of
+    counts as noise left them; the value is the mean of the parts' own.
     """
     bare = [part._replace(estimate=part.estimate.unshrunk) for part in parts]
     return _average(bare, errors, level, scale, caution).moved_to(_mean(parts))
@@ -308,20 +288,14 @@ class ClassConfusion:
         return np.array(self.counts, dtype=dtype)
 
     def normalized(self, normalize: Normalize) -> Floats:
-        """Shares of cells in their row (``"true"``), column (``"pred"``) or in ``"all"``.
-
-        NaN where there is nothing to share. Under noise none is below 0 or above 1.
-        """
+        """Shares of cells in their row (``"true"``), column (``"pred"``) or all; NaN where none."""
         bases = self._bases(normalize)
         with np.errstate(divide="ignore", invalid="ignore"):
             shares = np.where(bases > 0, self._matrix / bases, np.nan)
         return np.clip(shares, 0.0, 1.0)
 
     def intervals(self, normalize: Normalize) -> tuple[Floats, Floats]:
-        """Where the shares of the population lie, cell by cell; NaN where there is none.
-
-        Wilson's intervals, with the noise; each holds at the level for itself.
-        """
+        """Wilson's intervals, with the noise, of each of the population's shares by itself."""
         low, high = np.full((2, *self.counts.shape), np.nan)
         bases, sizes = self._bases(normalize), self._sizes(normalize)
         for place in np.ndindex(*self.counts.shape):

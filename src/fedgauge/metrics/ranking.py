@@ -1,9 +1,8 @@
 """Negatives against positives, and the metrics over all thresholds that are read from both.
 
-An interval is for the population the examples come from. Without noise all that binning
-allows is added to it. Under noise bins are coarse, and it takes scores as spread smoothly within
-them: the difference between two smooth views of the same counts counts as error, and what
-any data could do is in the bounds.
+Intervals are for the population. Without noise all that binning allows is added. Under noise bins
+are coarse: scores are taken as spread smoothly within them, the difference of two smooth views of
+the same counts counts as error, and what any data could do is in the bounds.
 """
 
 import math
@@ -54,27 +53,12 @@ _FEW_WRONG: Final = 5.0  # misplaced examples of the smaller class, likewise
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """Two rows of counts, negatives and positives, and what follows from both, once.
-
-    All measures compare two rows: those of a :class:`~fedgauge.plan.task.Contrast`. Which
-    channels they are, and how many there are, only the task knows.
-
-    Attributes
-    ----------
-    pooled
-        The counts.
-    estimator
-        How curves are drawn between the bin edges.
-    level
-        Confidence of intervals and bands and, under noise, of bounds.
-    positions
-        Where in the bins the scores lie, if that was measured.
-    """
+    """The negatives and positives of a :class:`~fedgauge.plan.task.Contrast`, and what follows."""
 
     pooled: PooledCounts
-    estimator: Estimator
-    level: float
-    positions: Positions | None = None
+    estimator: Estimator  # how curves are drawn between the bin edges
+    level: float  # confidence of intervals and bands and, under noise, of bounds
+    positions: Positions | None = None  # where in the bins the scores lie, if that was measured
     _made: dict[Any, Any] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -196,20 +180,15 @@ def reading_metric(
 
 
 class _Ingredients(NamedTuple):
-    """What goes into an estimate.
+    """What goes into an estimate."""
 
-    `number` has the bounds of binning, `other` is what a second view of the same counts gives,
-    `interval` covers noise and sampling, `noise` and `sampling` are standard deviations,
-    `shift` is where unbiased counts would put the value, and `scale` where it can lie.
-    """
-
-    number: Bounded
-    other: float
-    interval: Interval
-    noise: float
+    number: Bounded  # with the bounds of binning
+    other: float  # what a second view of the same counts gives
+    interval: Interval  # covers noise and sampling
+    noise: float  # standard deviations, this and the next
     sampling: float
-    shift: float = 0.0
-    scale: tuple[float, float] = (0.0, 1.0)
+    shift: float = 0.0  # where unbiased counts would put the value
+    scale: tuple[float, float] = (0.0, 1.0)  # where it can lie
     caution: str | None = None
 
 
@@ -316,9 +295,8 @@ def _average_precision(reading: Reading) -> Estimate:
 def _noisy_precision(reading: Reading, value: float, deviation: float) -> Interval:
     """An interval for average precision from examples and noise drawn anew (bootstrap-t).
 
-    A value that noise made too low comes with too small a deviation, so the critical value
-    of the upper end comes from the draws. The deviation is the larger of two, because
-    repaired counts vary less than those they stand for.
+    A value that noise made too low has too small a deviation, so the upper end's critical value
+    comes from the draws. The deviation is the larger of two: repaired counts vary too little.
     """
     pooled, level = reading.pooled, reading.level
     drawn = reading.redrawn(_DRAWS, sampling=True)
@@ -342,8 +320,8 @@ def _noisy_precision(reading: Reading, value: float, deviation: float) -> Interv
 def _perfect_precision(pooled: PooledCounts, level: float) -> float:
     """Least average precision that ordering all examples rightly is compatible with.
 
-    At most a share q of a class of m is misplaced when none of m examples is, with
-    (1 - q)**m = (1 - level) / 2 (Clopper & Pearson 1934).
+    When none of m examples of a class is misplaced, at most a share q of the population's is: ``(1
+    - q)**m = (1 - level) / 2`` (Clopper & Pearson 1934).
     """
     tail = (1.0 - level) / 2.0
     low, high = (1.0 - tail ** (1.0 / m) for m in (pooled.positives, pooled.negatives))
@@ -536,8 +514,7 @@ def _bootstrapped(
 ) -> Estimate:
     """An estimate whose interval comes from examples and noise drawn anew (percentiles).
 
-    `straight` reads the number off rates at the edges, joined by lines, and the number of
-    positives for each negative.
+    `straight` reads the number off rates at the edges and the positives for each negative.
     """
 
     def read(drawn: Floats) -> Floats:
@@ -647,8 +624,7 @@ def _read(
 ) -> Estimate:
     """An estimate of counts as noise left them, with the value of likely ones.
 
-    Intervals around that value would be too short: what shrinkage took from the noise it gave
-    to a bias that nobody knows.
+    Intervals around that value would be too short: shrinkage turns noise into an unknown bias.
     """
     told = estimate(reading.unshrunk)
     return told if reading.unshrunk is reading else told.moved_to(value(reading))

@@ -1,7 +1,4 @@
-"""`AtThreshold`: one row for each metric at a threshold, the formulas and intervals behind them.
-
-Also which threshold does what is wanted.
-"""
+"""`AtThreshold`: a row for each metric at a threshold, with its formula; thresholds to choose."""
 
 import itertools
 import math
@@ -45,15 +42,11 @@ class Outcomes(NamedTuple):
 
 
 class ThresholdSplit(NamedTuple):
-    """How a threshold divides the bins.
-
-    Bins from `first` up are flagged; of the bin below it, if `open`, any part may be, and
-    `share` is flagged if its scores spread evenly.
-    """
+    """How a threshold divides the bins: those from `first` up are flagged."""
 
     first: int
-    open: bool
-    share: float
+    open: bool  # whether any part of the bin below may be flagged
+    share: float  # the part flagged if its scores spread evenly
 
 
 def split(axis: Axis, threshold: float) -> ThresholdSplit:
@@ -80,30 +73,15 @@ def split(axis: Axis, threshold: float) -> ThresholdSplit:
 
 
 class Corner(NamedTuple):
-    """One way to count an open bin: repaired and unbiased outcomes, and the noise in them.
-
-    `noise` is the covariance of (tp, fp, fn, tn).
-    """
+    """One way to count an open bin: repaired and unbiased outcomes, and the noise in them."""
 
     outcomes: Outcomes
     unbiased: Outcomes
-    noise: Floats
+    noise: Floats  # covariance of (tp, fp, fn, tn)
 
 
 class ThresholdOutcomes:
-    """The outcomes at one threshold: likely ones, and all that the open bin allows.
-
-    Attributes
-    ----------
-    split
-        How the threshold divides the bins.
-    clean
-        Whether it is known of every example on which side it is.
-    likely
-        Outcomes of likely counts, with the open bin divided evenly.
-    unshrunk
-        The same of counts as noise left them.
-    """
+    """The outcomes at one threshold: likely ones, and all that the open bin allows."""
 
     def __init__(self, pooled: PooledCounts, threshold: float) -> None:
         self._pooled = pooled
@@ -126,9 +104,8 @@ class ThresholdOutcomes:
     def corners(self) -> tuple[Corner, ...]:
         """Every way in which the open bin's positives and negatives can all be flagged or not.
 
-        Each metric rises or falls with the true and with the false positives, so its extremes
-        over all that the open bin allows are among these. So it is with bins that a map divides
-        and that are flagged in part.
+        Metrics rise or fall with true and with false positives, so their extremes are among these.
+        So it is with bins that a map divides and that are flagged in part.
         """
         corners = self._corners(self._pooled)
         if self._divided:
@@ -165,12 +142,9 @@ def _counted(counts: Floats, of_negatives: Floats, of_positives: Floats) -> Outc
 
 
 class Formula(ABC):
-    """A metric as a function of the outcomes, which rises or falls with tp and with fp.
+    """A metric as a function of the outcomes, which rises or falls with tp and with fp."""
 
-    Where it is undefined it tends to `limit`; NaN if to nothing.
-    """
-
-    limit: ClassVar[float] = math.nan
+    limit: ClassVar[float] = math.nan  # what it tends to where it is undefined
 
     @property
     def scale(self) -> Interval:
@@ -227,9 +201,9 @@ class Ratio(Formula):
     def interval(self, corner: Corner, z: float, *, sampling: bool) -> Interval:
         """Values that a score test does not reject.
 
-        For a ratio x, (1 - x) a - x b has mean zero. Its variance is that of counts in which
-        the ratio is x, and that of the noise. Without noise and with weights of 1 this is
-        Wilson's interval (1927); with noise alone it is Fieller's (1954).
+        For a ratio x, (1 - x) a - x b has mean zero, and the variance of counts with that ratio
+        plus the noise. Without noise and with weights of 1 this is Wilson's interval (1927); with
+        noise alone it is Fieller's (1954).
         """
         part, rest = self._weights
         both = part + rest
@@ -425,17 +399,7 @@ def f_beta_ratio(beta: float) -> Ratio:
 
 
 class ThresholdMetric(Metric):
-    """A metric at a threshold: all there is to say about it.
-
-    Attributes
-    ----------
-    formula
-        How it follows from the four outcomes.
-    undefined
-        When it is not defined, after "undefined at threshold 0.5: ".
-    source
-        Where it is from.
-    """
+    """A metric at a threshold: its formula, its source, and when it is undefined."""
 
     def __init__(
         self,
@@ -464,11 +428,10 @@ class ConfusionMatrix(NamedTuple):
     Examples
     --------
     >>> import fedgauge as fg
-    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
-    >>> result = fg.evaluate(sites)
+    >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.6])})
     >>> matrix = result.at_threshold(0.5).confusion_matrix
     >>> matrix.tp.value, matrix.fp.value, matrix.fn.value, matrix.tn.value
-    (2.0, 1.0, 1.0, 2.0)
+    (2.0, 1.0, 0.0, 1.0)
     """
 
     tn: Estimate
@@ -607,8 +570,8 @@ class ThresholdMetrics(ABC):
 class AtThreshold(ThresholdMetrics):
     """Metrics when examples with ``score >= threshold`` are flagged as positive.
 
-    On a bin edge under secure aggregation, values are those of the pooled data. Between
-    edges `bounds` say what the data allows, and intervals include that.
+    On a bin edge under secure aggregation, values are those of the pooled data. Between edges
+    `bounds` say what the data allows, and intervals include that.
 
     Attributes
     ----------
@@ -620,13 +583,9 @@ class AtThreshold(ThresholdMetrics):
     Examples
     --------
     >>> import fedgauge as fg
-    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
-    >>> result = fg.evaluate(sites)
-    >>> at = result.at_threshold(0.5)
-    >>> at.precision
-    Estimate(0.6667, interval 0.2077..0.9385 at 95%)
-    >>> round(at.f1.value, 3)
-    0.667
+    >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.6])})
+    >>> result.at_threshold(0.5).recall
+    Estimate(1.0000, interval 0.3424..1.0000 at 95%)
     """
 
     def __init__(self, pooled: PooledCounts, threshold: float, level: float) -> None:
@@ -733,10 +692,7 @@ def choose(
     precision: float | None = None,
     cost: tuple[float, float] | None = None,
 ) -> float:
-    """The bin edge that does what is wanted, or infinity (flags nothing), or minus infinity.
-
-    See :meth:`fedgauge.Evaluation.threshold_for`.
-    """
+    """The bin edge, or infinity, that :meth:`fedgauge.Evaluation.threshold_for` asks for."""
     _check_wish({"fpr": fpr, "recall": recall, "precision": precision}, cost)
     negatives, positives = pooled.likely
     tp, fp = (np.append(0.0, np.cumsum(row[::-1])) for row in (positives, negatives))

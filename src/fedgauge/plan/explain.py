@@ -106,19 +106,7 @@ _ENOUGH: Final = 50  # rows of a class, to say that its scores are lower than an
 
 
 def summarise(task: Task, counts: NDArray[Any], oddities: Oddities) -> RowSummary:
-    """A summary of a client's rows for its operator, from counts by channel and bin.
-
-    Examples
-    --------
-    >>> import fedgauge as fg
-    >>> task = fg.BinaryTask(groups={"sex": ["women", "men"]})
-    >>> plan = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(4), fg.Cohort(3), task=task)
-    >>> histogram = plan.histogram()
-    >>> rows = fg.Examples([0, 1, 1], [0.1, 0.9, 0.4], group=["men", "women", "none"])
-    >>> oddities = histogram.update_leniently([rows])
-    >>> summarise(task, histogram.counts, oddities).in_words
-    '3 rows: 2 positive, 0 clipped into the end bins, 0 odd; by sex: women (1), men (1), other (1)'
-    """
+    """A summary of a client's rows for its operator, from counts by channel and bin."""
     if task.two is not None:  # no class is told apart yet
         return RowSummary(None, oddities)
     labels, positives = _labels(task, counts), None

@@ -16,12 +16,11 @@ from fedgauge.privacy import PrivacyModel, local, models
 class FlipRound(Round, frozen=True, tag="flips"):
     """Each label party sends, for every bin, its number of positive labels after flips.
 
-    `nodes` is the number of bins, `chance` the chance of a flip, out of 2^64. A party flips its
-    labels once, and counts the same flipped labels in every evaluation.
+    A party flips its labels once, and counts the same flipped labels in every evaluation.
     """
 
     nodes: tuple[int]
-    chance: int
+    chance: int  # of a flip, out of 2^64
 
     flips_labels: ClassVar[bool] = True
 
@@ -88,8 +87,8 @@ _MOST_EXAMPLES: Final = 1 << 30  # whose doubled ranks fit 32 bits
 class PairRound(Round, frozen=True, tag="pair"):
     """Each label party sends its positives and the sum of their ranks, with all of the noise.
 
-    `examples` counts all parties; doubled midranks run from 0 to twice as many, less 2. The noise
-    follows from a party's own ranks and the privacy model, so no plan can ask for too little.
+    `examples` counts all parties; doubled midranks run from 0 to twice as many, less 2. Noise
+    follows from a party's own ranks and the privacy model: no plan can ask for too little.
     """
 
     mechanism: PairName

@@ -67,13 +67,7 @@ def now() -> datetime:
 
 
 def written(moment: Any) -> str:
-    """A moment as plans store it; a day stands for its last second.
-
-    Examples
-    --------
-    >>> written("2026-12-31"), written("2026-12-31T18:00:00Z")
-    ('2026-12-31T23:59:59Z', '2026-12-31T18:00:00Z')
-    """
+    """A moment as plans store it: UTC, in whole seconds; a day stands for its last second."""
     if not isinstance(moment, str) or not (form := _FORM.fullmatch(moment)):
         raise PlanError(_malformed(moment))
     stored = f"{form[1]}{form[2] or _LAST_SECOND}Z"
@@ -170,8 +164,8 @@ class EvaluationPlan(
 ):
     """What is measured, how, and under which protection.
 
-    A plan is complete: every party that holds the same bytes does the same thing. :attr:`digest`
-    names those bytes.
+    A plan is complete: every party that holds the same bytes, named by :attr:`digest`, does the
+    same thing.
 
     Parameters
     ----------
@@ -188,8 +182,8 @@ class EvaluationPlan(
     rounds
         What each client sends, in order.
     min_cell
-        Without noise: neighbouring bins are merged until each holds no example of a class, or at
-        least so many. 0 merges nothing.
+        Without noise: neighbouring bins are merged until each holds none or at least so many
+        examples of a class. 0 merges nothing.
     not_after
         Last second, in UTC, at which sites count under the plan; None: it does not expire.
     calibrator
@@ -267,15 +261,7 @@ class EvaluationPlan(
         score_sums: bool = False,
         min_cell: int = 0,
     ) -> Self:
-        """A plan of the kind that a privacy model needs: for counts, reports or flipped labels.
-
-        Examples
-        --------
-        >>> from fedgauge import LocalDP
-        >>> plan = EvaluationPlan.under(LocalDP(1.0), Axis.uniform(64, outside="clip"))
-        >>> plan.final.sends_reports, plan.cohort
-        (True, None)
-        """
+        """A plan of the kind that a privacy model needs: for counts, reports or flipped labels."""
         if not privacy.needs_cohort:
             what = "report" if privacy.sends_reports else "flipped label"
             if cohort is not None:
@@ -312,15 +298,7 @@ class EvaluationPlan(
         task: AnyTask | None = None,
         tree: tuple[int, ...] | None = None,
     ) -> Self:
-        """A plan for local reports, with the least noise that keeps the privacy promised.
-
-        Examples
-        --------
-        >>> from fedgauge import LocalDP
-        >>> plan = EvaluationPlan.for_reports(Axis.uniform(64, outside="clip"), LocalDP(1.0))
-        >>> plan.bytes_per_client
-        16
-        """
+        """A plan for local reports, with the least noise that keeps the privacy promised."""
         if privacy.flips_labels:
             raise PlanError(_FLIPS)
         task = task or BinaryTask()
@@ -339,16 +317,7 @@ class EvaluationPlan(
         task: AnyTask | None = None,
         tree: tuple[int, ...] | None = None,
     ) -> Self:
-        """A plan for flipped labels, with the rarest flips that keep the privacy promised.
-
-        Examples
-        --------
-        >>> from fedgauge import LocalDP
-        >>> axis = Axis.from_values(range(64), outside="clip")
-        >>> plan = EvaluationPlan.for_flips(axis, LocalDP(1.0, unit="label"))
-        >>> plan.bytes_per_client, plan.cohort
-        (512, None)
-        """
+        """A plan for flipped labels, with the rarest flips that keep the privacy promised."""
         sent = FlipRound.calibrated(privacy, axis.bins)
         return cls(task or LabelTask(), axis, tree or (axis.bins,), privacy, None, (sent,))
 
@@ -361,17 +330,7 @@ class EvaluationPlan(
         *,
         task: AnyTask | None = None,
     ) -> Self:
-        """A plan for two noisy numbers of each label party, which give the AUC alone.
-
-        `examples` counts those of all parties.
-
-        Examples
-        --------
-        >>> from fedgauge import DistributedDP
-        >>> privacy = DistributedDP(1.0, unit="label", neighbours="flip")
-        >>> EvaluationPlan.for_pairs("adaptive", 5000, privacy).bytes_per_client
-        32
-        """
+        """A plan for two noisy numbers of each label party, which give the AUC of all examples."""
         sent = PairRound(mechanism, examples)
         return cls(task or LabelTask(), sent.axis(), (1,), privacy, Cohort(1, 0), (sent,))
 
@@ -393,8 +352,8 @@ class EvaluationPlan(
 
         `weights` splits the budget over the levels of the tree, evenly by default. `largest` is the
         largest count of one client; a lower one can halve the bytes sent. `score_sums` adds the
-        sums of scores within bins, for a fifth of the budget. `min_cell` merges bins of an exact
-        sum. A :class:`TwoRound` as `axis` makes a plan of two rounds.
+        sums of scores within bins, for a fifth of the budget. A :class:`TwoRound` as `axis` makes a
+        plan of two rounds.
         """
         privacy = privacy or SecureAggregation()
         if not isinstance(cohort, Cohort):
@@ -617,27 +576,11 @@ class EvaluationPlan(
         return plan
 
     def with_not_after(self, moment: str | None) -> Self:
-        """The same plan with another last moment at which sites count under it.
-
-        Examples
-        --------
-        >>> plan = EvaluationPlan.for_histogram(Axis.uniform(64), Cohort(min_survivors=5))
-        >>> plan.with_not_after("2026-12-31").not_after
-        '2026-12-31T23:59:59Z'
-        """
+        """The same plan with another last moment at which sites count under it."""
         return self._with(not_after=moment)
 
     def with_calibrator(self, calibrator: Calibrator | None) -> Self:
-        """The same plan with a map that scores go through first, without the facts of its fit.
-
-        Examples
-        --------
-        >>> from fedgauge.histograms.calibrator import Beta
-        >>> plan = EvaluationPlan.for_histogram(Axis.uniform(64), Cohort(min_survivors=5))
-        >>> mapped = plan.with_calibrator(Calibrator("platt", Beta(0.8, 0.8, -0.2)))
-        >>> mapped.digest == plan.digest, mapped.with_calibrator(None) == plan
-        (False, True)
-        """
+        """The same plan with a map that scores go through first, without the facts of its fit."""
         return self._with(calibrator=calibrator)
 
     def _with(self, **changes: Any) -> Self:

@@ -17,28 +17,13 @@ class PredictedErrors(NamedTuple):
 
 
 class Prediction(PredictedErrors):
-    """Errors over all rows, and other forecasts of a planner: not part of a plan's bytes.
+    """Errors over all rows, and other forecasts of a planner: not part of a plan's bytes."""
 
-    Attributes
-    ----------
-    span
-        The least and the largest errors over plausible scores.
-    withheld
-        The share of results that say nothing because noise hides a class; their error counts as
-        0.5.
-    groups
-        The prediction for one group of each grouping, as if all groups were equally large.
-    advice
-        How to get less noise; None if nothing is known.
-    instead
-        What two rounds would give in place of one, or one in place of two.
-    """
-
-    span: tuple[PredictedErrors, PredictedErrors]
-    withheld: float = 0.0
-    groups: tuple[tuple[str, "Prediction"], ...] = ()
-    advice: str | None = None
-    instead: "Instead | None" = None
+    span: tuple[PredictedErrors, PredictedErrors]  # least and largest errors over plausible scores
+    withheld: float = 0.0  # share of results that noise hides; their error counts as 0.5
+    groups: tuple[tuple[str, "Prediction"], ...] = ()  # for a group of each grouping, all alike
+    advice: str | None = None  # how to get less noise, if anything is known
+    instead: "Instead | None" = None  # two rounds in place of one, or the reverse
 
     @classmethod
     def of(cls, errors: PredictedErrors, span: tuple[PredictedErrors, PredictedErrors]) -> Self:
@@ -51,8 +36,8 @@ class Prediction(PredictedErrors):
     def of_worlds(cls, errors_by_world: NDArray[np.float64]) -> Self:
         """The geometric mean over worlds, and their least and largest errors.
 
-        A plain mean would follow the hardest world. A row has the errors of one world, and the
-        share withheld.
+        A plain mean would follow the hardest world. Rows: the errors of a world, and the share
+        withheld.
         """
         errors, withheld = errors_by_world[:, :-1], errors_by_world[:, -1]
         usual = np.exp(np.log(np.maximum(errors, _NONE)).mean(axis=0))

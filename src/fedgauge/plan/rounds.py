@@ -45,8 +45,7 @@ def nodes_by_level(tree: Sequence[int]) -> tuple[int, ...]:
 class RoundTerms(NamedTuple):
     """The parts of a plan that its rounds need.
 
-    One row adds to `per_row` counts at each level; `layout` lists the counts, and `counted` names
-    them in words.
+    One row adds to `per_row` counts at each level; `counted` names those of `layout` in words.
     """
 
     privacy: PrivacyModel
@@ -92,18 +91,10 @@ def why_no_sum(privacy: PrivacyModel) -> str:
 
 
 class Round(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):
-    """One thing that every client sends: plain data in a plan, and all that differs between kinds.
+    """What every client sends once: plain data in a plan, and all that differs between kinds."""
 
-    Attributes
-    ----------
-    sends_reports
-        Whether each row is sent by itself; else a client sends its counts once.
-    flips_labels
-        Whether labels are flipped at random before they are counted.
-    """
-
-    sends_reports: ClassVar[bool] = False
-    flips_labels: ClassVar[bool] = False
+    sends_reports: ClassVar[bool] = False  # of single rows; else a client sends its counts
+    flips_labels: ClassVar[bool] = False  # at random, before they are counted
 
     @property
     def nodes(self) -> tuple[int, ...]:
@@ -206,11 +197,11 @@ class HistogramRound(Round, frozen=True, tag="histogram", omit_defaults=True):
     """Each client sends, for every channel, the counts of the nodes at some tree levels.
 
     `nodes` lists the number of nodes at each level sent, `noise` the strength of the noise there
-    (see :class:`fedgauge.privacy.noise.ShareLaw`). `largest` is the largest count of one client: a
-    client refuses a larger one, or clips it under differential privacy, where a refusal would leak.
-    `sums` follow the counts, at most `largest` times their steps; `tables` come last, each cell at
-    most `largest` times the table's weight. If noisy tables add up to the counts, only they are
-    sent: `nodes` and `noise` are then empty.
+    (see :class:`fedgauge.privacy.noise.ShareLaw`). A client refuses a count above `largest`, or
+    clips it under differential privacy, where a refusal would leak. `sums` follow the counts, at
+    most `largest` times their steps; `tables` come last, each cell at most `largest` times the
+    table's weight. If noisy tables add up to the counts, only they are sent, and `nodes` and
+    `noise` are empty.
 
     Examples
     --------
@@ -573,7 +564,7 @@ class ReportRound(Round, frozen=True, tag="report"):
     A block is one of the row's scores and one way to group rows; a cell is a group, a class and a
     node. `nodes` lists the number of nodes at each level. `noise` is the chance, out of 2^64, that
     a zero is raised (``oue``) or that a report says nothing (``hadamard``), level by level and
-    block by block; `blocks` are those of Hadamard response, empty for ``oue``.
+    block by block; `blocks` are those of Hadamard response.
     """
 
     nodes: tuple[int, ...]

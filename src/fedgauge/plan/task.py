@@ -150,10 +150,8 @@ class Slice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Examples
     --------
     >>> import fedgauge as fg
-    >>> y_true, y_score = [0, 1, 1, 0, 1, 1], [0.2, 0.7, 0.9, 0.3, 0.4, 0.8]
-    >>> rows = fg.Examples(y_true, y_score, group=list("FFFMMM"))
-    >>> result = fg.evaluate({"a": rows}, groups=["F", "M"])
-    >>> [str(each.slice) for each in result.slices]
+    >>> rows = fg.Examples([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.3], group=list("FFMM"))
+    >>> [str(each.slice) for each in fg.evaluate({"a": rows}, groups=["F", "M"]).slices]
     ['all', 'group F', 'group M', 'group other']
     """
 
@@ -179,15 +177,12 @@ class Channel(NamedTuple):
 
 
 class Group(NamedTuple):
-    """One group of one way to group rows.
-
-    `cell` is its number there. It is `listed` if the plan names all its values: "other" is not.
-    """
+    """One group of one way to group rows."""
 
     name: str
     grouping: tuple[str, ...]
-    cell: int
-    listed: bool
+    cell: int  # its number there
+    listed: bool  # whether the plan names it: "other" is not
 
 
 class Contrast(NamedTuple):
@@ -532,13 +527,9 @@ class BinaryTask(Sliced, frozen=True, tag="binary"):
 
     Examples
     --------
-    >>> [channel.name for channel in BinaryTask().channels]
-    ['negatives', 'positives']
     >>> task = BinaryTask(groups={"sex": ["women", "men"]}, models=("new", "old"))
-    >>> [str(each) for each in task.slices][:3]
-    ['model new', 'model old', 'model new, group women']
-    >>> task.per_row
-    2
+    >>> [str(each) for each in task.slices][:3], task.per_row
+    (['model new', 'model old', 'model new, group women'], 2)
     """
 
     # Values from factories are always written: plans without slices are the bytes that they were.
@@ -577,7 +568,7 @@ class MulticlassTask(Sliced, frozen=True, tag="multiclass"):
     also
         Further counts for each row: ``"confusion"`` (the class with the highest score), ``"ranks"``
         (how many scores are above the true class's, for top-k accuracy) and ``"top"`` (the highest
-        score, for its calibration). Each costs as much of the budget as one more class.
+        score, for its calibration). Each costs as much budget as one more class.
     groups, models, crossed
         As for :class:`BinaryTask`.
 
@@ -712,14 +703,9 @@ class MultilabelTask(Sliced, frozen=True, tag="multilabel"):
 class LabelTask(Task, frozen=True, tag="labels", omit_defaults=True):
     """Tell positives from negatives where one party has the scores and others have the labels.
 
-    A label party sends only its positives by bin. The party with the scores knows each party's
-    totals by bin, so the rest are negatives. `assignment` is the digest of the bins of the
-    examples, empty in simulations. `self_scored`: label parties scored their own examples.
-
-    Examples
-    --------
-    >>> [channel.name for channel in LabelTask().channels]
-    ['positives']
+    A label party sends only its positives by bin: the party with the scores knows the totals.
+    `assignment` is the digest of the bins of the examples, empty in simulations. `self_scored`:
+    label parties scored their own examples.
     """
 
     positive: Label | None = None

@@ -1,7 +1,7 @@
 """Plans of two rounds: the first finds where scores are, the second counts classes there.
 
-Sites judge, approve and pay for the plan that searches. After its first round :func:`located` turns
-it into the plan of the second, with the new bins and the counts they follow from.
+Sites judge, approve and pay for the plan that searches. Its first round's release turns it into the
+plan of the second (:func:`located`), with the new bins and the counts they follow from.
 """
 
 from typing import TYPE_CHECKING, Final, Self
@@ -28,18 +28,13 @@ Sent = HistogramRound | ReportRound
 
 
 class Found(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The release of the first round; the bins of the second follow from it.
-
-    `counts` has all scores in each coarse bin, of so many `clients` or reports. `starts` are the
-    coarse bins where the counts begin, if small cells were merged. `session` is the secure sum in
-    hexadecimal; empty without one.
-    """
+    """The release of the first round; the bins of the second follow from it."""
 
     two: TwoRound
-    counts: tuple[int, ...]
-    clients: int
-    starts: tuple[int, ...] = ()
-    session: str = ""
+    counts: tuple[int, ...]  # all scores in each coarse bin
+    clients: int  # or reports
+    starts: tuple[int, ...] = ()  # the coarse bins where counts begin, if small cells were merged
+    session: str = ""  # of the secure sum, in hexadecimal; empty without one
 
     def __post_init__(self) -> None:
         if not is_session(self.session):

@@ -1,7 +1,7 @@
 """Is there enough data? What a wanted error, or a wanted interval, takes.
 
-The planner's worlds are simulated with the plan that it would propose, at one epsilon or
-number of examples after the other, until what is wanted is reached.
+The plan that would be proposed is simulated on the planner's worlds, at one epsilon or number of
+examples after the other, until what is wanted is reached.
 """
 
 import copy
@@ -49,25 +49,12 @@ _STEEPEST, _FLATTEST = -1.5, -0.2
 
 
 class Needs(NamedTuple):
-    """What it takes: this epsilon with the data there is, or this much data with this epsilon.
+    """What it takes: this epsilon with the data there is, or this much data with this epsilon."""
 
-    Attributes
-    ----------
-    epsilon
-        None where none up to 20 is enough, since examples are too few or bins too wide; and
-        without noise, where there is none.
-    examples
-        None where no number of examples is enough, since bins are too wide.
-    expected
-        The error, or half-width, to expect as things are.
-    caution
-        Why the answer is rough, if it is: scores that are all plausible differ too much in it.
-    """
-
-    epsilon: float | None
-    examples: int | None
-    expected: float
-    caution: str | None = None
+    epsilon: float | None  # None without noise, or where none up to 20 is enough
+    examples: int | None  # None where no number is enough: bins are too wide
+    expected: float  # the error, or half-width, to expect as things are
+    caution: str | None = None  # why it is rough: plausible scores differ too much
 
 
 def needs(
@@ -86,9 +73,8 @@ def needs(
 ) -> Needs:
     """The epsilon, or the number of examples, that brings an error or an interval to a wanted size.
 
-    Half-widths depend on the scores, which nobody has seen: the answer is for what lies in the
-    middle of the planner's shapes (a geometric mean), and has a caution where these differ too
-    much.
+    Half-widths depend on the scores, which nobody has seen: the answer is a geometric mean over the
+    planner's shapes, with a caution where these differ too much.
 
     Parameters
     ----------
@@ -174,7 +160,7 @@ class _Trials:
     def _near(self, *powers: int) -> EvaluationPlan:
         """A plan for powers of two times what there is.
 
-        Which design is best hardly changes over a factor of 1.4, and takes long to find.
+        Which design is best takes long to find, and hardly changes over a factor of 1.4.
         """
         if powers not in self._proposed:
             of_epsilon, of_examples = (2.0**power for power in powers)
@@ -194,10 +180,7 @@ def with_epsilon(privacy: AnyPrivacyModel, scale: float) -> AnyPrivacyModel:
 
 
 def _share_of_counts(privacy: AnyPrivacyModel, *, score_sums: bool) -> float:
-    """The share of epsilon that counts are left with, of which all that is asked for is made.
-
-    So plans are asked for without sums, also where the noise of these would be too wide.
-    """
+    """The share of epsilon left to counts, for plans without sums: their noise may be too wide."""
     if not score_sums or not privacy.adds_noise:
         return 1.0
     if not isinstance(privacy, DistributedDP):
@@ -207,14 +190,10 @@ def _share_of_counts(privacy: AnyPrivacyModel, *, score_sums: bool) -> float:
 
 
 class _Wish(NamedTuple):
-    """A metric asked for: half the length of its interval, or the ROC Area Error.
+    """A metric asked for: half the length of its interval, or the ROC Area Error."""
 
-    `read` makes an estimate of pooled counts, and is None for the ROC Area Error. `largest` is an
-    answer that says nothing.
-    """
-
-    read: Callable[[PooledCounts], Estimate] | None
-    largest: float
+    read: Callable[[PooledCounts], Estimate] | None  # None for the ROC Area Error
+    largest: float  # an answer that says nothing
 
     def check(self, wanted: float, privacy: AnyPrivacyModel) -> None:
         """Refuse what cannot be wanted, and what nothing would change."""
@@ -314,8 +293,8 @@ def solve(
 ) -> float | None:
     """How much of what there is reaches about what is wanted; None where none does.
 
-    What is expected falls about like a power: steps are those of a secant in logarithms, until
-    what is wanted lies between two of them, and within these from then on.
+    What is expected falls about like a power: steps are those of a secant in logarithms, between
+    the two nearest ones once there are two.
     """
     low, high = min(math.log(ends[0]), 0.0), max(math.log(ends[1]), 0.0)
     missed = reached = before = None

@@ -48,19 +48,9 @@ def usual_delta(examples: int) -> float:
 
 
 def less_noise(privacy: AnyPrivacyModel, task: AnyTask, delta: float) -> DistributedDP | None:
-    """The same promise but for a `delta`, by Skellam noise, where it is less than Polya's.
+    """The same promise but for a `delta`, by Skellam noise, where it is less than Polya's; or None.
 
     Polya noise grows with the number of counts that a row adds to, Skellam noise with its root.
-    None where Polya noise is less, or is not asked for.
-
-    Examples
-    --------
-    >>> from fedgauge.plan import MulticlassTask
-    >>> privacy = DistributedDP(1.0)
-    >>> less_noise(privacy, MulticlassTask(labels=range(3)), 1e-6) is None
-    True
-    >>> less_noise(privacy, MulticlassTask(labels=range(12)), 1e-6).noise
-    'skellam'
     """
     if not isinstance(privacy, DistributedDP) or privacy.noise != "polya":
         return None
@@ -296,11 +286,11 @@ def propose(
 ) -> EvaluationPlan:
     """A resolved plan for what is publicly known, with the errors to expect.
 
-    Under differential privacy the axis and tree with the least error. An exact sum protects
-    nobody from whoever takes it but by being coarse, so for secure aggregation the axis has bins
-    of equal width on [0, 1], at least 8 and at most 64, and as few as leave 30 examples of the
-    rarer class to a bin on average. Merging small cells is then rare where scores spread.
-    :func:`fedgauge.evaluate` without a plan, which has all data at hand, takes 4,096 bins.
+    Under differential privacy the axis and tree with the least error. An exact sum protects nobody
+    from whoever takes it but by being coarse: for secure aggregation the axis has 8 to 64 bins of
+    equal width on [0, 1], as few as leave 30 examples of the rarer class to a bin on average.
+    Merging small cells is then rare where scores spread. :func:`fedgauge.evaluate` without a plan,
+    which has all data at hand, takes 4,096 bins.
 
     Parameters
     ----------
@@ -309,47 +299,44 @@ def propose(
     clients
         How many clients will take part.
     examples, positive_rate
-        About how many examples there are in all, and the share of positives: public
-        knowledge or guesses, never read from the data. By default 10,000 and 0.2; of several
-        classes the share of one, by default the same of each.
+        About how many examples there are, and the share of positives: public knowledge or guesses,
+        never read from the data. By default 10,000 and 0.2; of several classes the share of one, by
+        default the same of each.
     cohort
         Who must take part; by default all clients, one of whom may collude.
     positive
         The label of the positive class, where labels are not bool or 0/1.
     score_sums
-        Whether the sums of scores within bins are sent, too. Under differential privacy the
-        counts are then left with less of the budget, which the errors account for.
+        Whether the sums of scores within bins are sent, too, for a part of the budget.
     min_cell
         Fewest examples of a class that a bin of the result holds, besides none; by default 10
         without noise, where fewer would show. 0 merges nothing.
     axis
-        Where scores are no probabilities: their axis, or a function that makes one of so many
-        bins, whose number is then chosen, such as ``lambda bins: Axis.uniform(bins, -8, 8,
-        outside="clip")``. Errors are predicted as if scores lay on it as probabilities lie on
-        [0, 1].
+        Where scores are no probabilities: their axis, or a function that makes one of so many bins,
+        whose number is then chosen, such as ``lambda bins: Axis.uniform(bins, -8, 8,
+        outside="clip")``. Errors are predicted as if it were [0, 1].
     at
-        A threshold that matters: it becomes a bin edge, so that no bin is divided there. Not with
-        `axis`, which says where the edges are.
+        A threshold that matters: it becomes a bin edge. Not with `axis`, which says where edges
+        are.
     task
         What is told apart, where it is more than two classes by one score: groups, models and
-        classes share the examples or the budget, which the errors account for.
+        classes share the examples or the budget.
     delta
-        The probability that may escape epsilon, if any may: Skellam noise is then proposed in
-        place of Polya's where it is less, as for about ten classes.
+        The probability that may escape epsilon, if any may: Skellam noise is then proposed where it
+        is less than Polya's, as for about ten classes.
     scores
         What scores are, which is public, too: ``"probabilities"``, the default; ``"margins"``,
-        around 0 and about as large as log-odds; or ``"unknown"``, of any scale. For the latter
-        two the plan has two rounds (:class:`TwoRound`) where these have less error than one.
+        around 0 and about as large as log-odds; or ``"unknown"``, of any scale. For the latter two
+        the plan has two rounds (:class:`TwoRound`) where these have less error than one.
 
     Returns
     -------
     EvaluationPlan
         Its ``predicted`` holds the Area Errors and the AUC error to expect: of one class over all
-        rows, and of one group of each kind. A result that is withheld, because noise hides a
-        class, counts as an error of 0.5; ``withheld`` is their share. Its ``span`` says between
-        which errors they lie, by what the scores are like, which nobody knows beforehand. Where
-        `scores` are said, its ``instead`` has those of one round in the place of two, or the
-        other way round.
+        rows, and of one group of each kind. A result that noise hides counts as an error of 0.5;
+        ``withheld`` is their share. ``span`` holds the least and largest errors over plausible
+        scores. Where `scores` are said, ``instead`` has the errors of one round in place of two, or
+        the reverse.
     """
     if task is not None and positive is not None:
         raise PlanError("a task already says which label is positive. Name it there.")
@@ -524,10 +511,7 @@ def _designs(
 def _half_spread(
     trees: Sequence[tuple[int, ...]], positive_rate: float, at: float | None
 ) -> list[tuple[Axis, tuple[int, ...]]]:
-    """Bins of which half are where plausible scores are, half where others may be.
-
-    These lie evenly over [0, 1] but for a few, which lie evenly in log-odds.
-    """
+    """Bins of which half are where plausible scores are; the rest even over [0, 1] or log-odds."""
     designs = []
     for tree in trees:
         far = _FAR[len(tree) - 1]
@@ -559,8 +543,7 @@ def _by_regret(
 ) -> list[EvaluationPlan]:
     """The plans by how much worse each is than the best one in the same world, least first.
 
-    The mean over worlds, of ROC and PR alike: nobody knows which one the data are of, and errors
-    of worlds that are hard for all designs say nothing.
+    The mean over worlds, of ROC and PR alike: errors of worlds that are hard for all say nothing.
     """
     found = np.array(
         [simulate(plan, examples, positive_rate, draws, shrink=shrink) for plan in plans]

@@ -30,11 +30,11 @@ _FILE: Final = "score_tables.json"
 class ScoreQuantiles(msgspec.Struct, frozen=True, dict=True):
     """Quantiles of the log-odds that a model gave, and how much more likely positives are there.
 
-    Quantiles are those of both classes together, each counting the same, at the middles of equal
-    shares: one that comes more than once is shared by as many of the rows, as forests, neighbours
-    and naive Bayes tie. What both classes have in common may be rough; their ratio is smooth, as
-    it is in samples. Of another share of positives log-odds move by as much as the prior odds do.
-    Scores of 0 and 1 have log-odds of -40 and 40, beyond all others.
+    Quantiles are of both classes together, each counting the same, at the middles of equal shares;
+    one that comes more than once is shared by as many of the rows, as forests, neighbours and naive
+    Bayes tie. What both classes have in common may be rough; their ratio is smooth. With another
+    share of positives log-odds move by the prior odds. Scores of 0 and 1 have log-odds of -40 and
+    40.
     """
 
     name: str
@@ -86,13 +86,7 @@ class _Stored(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=1)
 def score_tables() -> tuple[ScoreQuantiles, ...]:
-    """The tables that come with the package, of public data.
-
-    Examples
-    --------
-    >>> [table.name for table in score_tables()][:2]
-    ['adult bayes test', 'adult forest test']
-    """
+    """The tables that come with the package, of public data."""
     stored = (files("fedgauge.planner") / _FILE).read_bytes()
     return msgspec.json.decode(stored, type=_Stored).tables
 
@@ -106,18 +100,12 @@ _FAR: Final = 8.0  # log-odds up to which bins may be even in them
 
 
 class Shape(NamedTuple):
-    """Scores whose log-odds are normal in each class.
+    """Scores whose log-odds are normal in each class."""
 
-    `separation` is the distance of the class means in standard deviations of the negatives,
-    `deviation` the standard deviation of the positives over that of the negatives, `slope` how
-    much too confident the scores are (1: calibrated), `calibrated` whether they know the base
-    rate.
-    """
-
-    separation: float
-    deviation: float = 1.0
-    slope: float = 1.0
-    calibrated: bool = True
+    separation: float  # of the class means, in standard deviations of the negatives
+    deviation: float = 1.0  # standard deviation of the positives over that of the negatives
+    slope: float = 1.0  # how much too confident the scores are; 1: calibrated
+    calibrated: bool = True  # whether scores know the base rate
 
     def cumulative(self, log_odds: Floats, positive_rate: float) -> tuple[Floats, Floats]:
         """Shares of negatives and of positives with log-odds up to each value."""
@@ -153,8 +141,7 @@ def reference_axis(
 ) -> Axis:
     """Bins that plausible scores fill about equally, both classes counting the same.
 
-    Whatever the scores may be, a share `even` of the bins lies evenly over [0, 1], and a share
-    `odds` evenly in log-odds.
+    A share `even` of the bins lies evenly over [0, 1], and a share `odds` evenly in log-odds.
     """
     from scipy.special import expit
 
@@ -197,15 +184,12 @@ class Truth(NamedTuple):
 
 
 class World(NamedTuple):
-    """Plausible data: how many of each class have each score, and the exact curves.
-
-    `rng` is where further draws go on from; copy it first, for a world is shared.
-    """
+    """Plausible data: how many of each class have each score, and the exact curves."""
 
     scores: Floats
     drawn: Floats
     truth: Truth
-    rng: np.random.Generator
+    rng: np.random.Generator  # for further draws; copy it first, for a world is shared
 
     def on(self, axis: Axis) -> Floats:
         """Its counts of both classes."""
@@ -312,7 +296,7 @@ def simulate(
 ) -> Floats:
     """Mean errors of a plan in each world, by playing the evaluation of a slice through.
 
-    At last the share of results that are withheld; in the means each is an error of 0.5. Without
+    At last the share of results that are withheld, each an error of 0.5 in the means. Without
     `shrink` in a fraction of the time, and with more error where noise is large.
     """
     contributions = examples if plan.cohort is None else plan.cohort.min_survivors
@@ -355,12 +339,9 @@ def _in_pairs(
 
 
 class Mechanism(NamedTuple):
-    """What draws the counts that a result is read from, and how often there is none.
+    """What draws the counts that a result is read from, and how often there is none."""
 
-    The noise is taken so many times: 1 or -1.
-    """
-
-    draw: Callable[[np.random.Generator, float], Floats]
+    draw: Callable[[np.random.Generator, float], Floats]  # takes the noise so many times: 1 or -1
     withheld: float
 
     def expected(self, errors: Floats) -> Floats:
@@ -419,7 +400,7 @@ def _drawn_alike(
 ) -> Floats:
     """Normal noise of counts, which from the same numbers is much the same on other bins.
 
-    A design is compared with others: what noise does to all of them alike does not matter.
+    Designs are compared: what noise does to all of them alike does not matter.
     """
     levels: list[Floats] = []
     for depth in reversed(range(len(tree))):  # leaves first, which designs have in common

@@ -262,27 +262,13 @@ class Absent(NamedTuple):
 
 
 class Overlaid(NamedTuple):
-    """Slices that are drawn with a display, on the same axes.
+    """Slices that are drawn with a display, on the same axes."""
 
-    Attributes
-    ----------
-    kinds
-        What they are: models, classes, labels or groups.
-    own
-        What the display itself shows, for the legend.
-    is_reference
-        Whether that is all rows, or the average of all classes, and not one of the slices.
-    others
-        Displays of the slices, or of those after the first.
-    absent
-        Slices of which nothing is shown.
-    """
-
-    kinds: str
-    own: str
-    is_reference: bool
-    others: tuple[Drawn, ...]
-    absent: tuple[Absent, ...]
+    kinds: str  # models, classes, labels or groups
+    own: str  # what the display itself shows, for the legend
+    is_reference: bool  # that is all rows or the average of classes, not a slice
+    others: tuple[Drawn, ...]  # displays of the slices, or of those after the first
+    absent: tuple[Absent, ...]  # slices of which nothing is shown
 
     @property
     def slices(self) -> int:
@@ -309,8 +295,8 @@ def read_slices(
 ) -> _Display:
     """The display of a result, with those of its slices if it has several.
 
-    `read` makes the display of one slice; its second argument says whether as a line and nothing
-    else. `averages` says whether it can make one of all classes.
+    `read` makes one slice's display, as a line alone if its second argument says so. `averages`
+    says whether it can make one of all classes.
     """
     kind = _kind(result, by)
     if kind is None:
@@ -504,8 +490,8 @@ class Drawn:
         Parameters
         ----------
         ax
-            Where to draw: the axes of another display of this kind, or any others; by default
-            those of a new figure.
+            Where to draw: the axes of another display of this kind, or any others; by default those
+            of a new figure.
         name
             For the legend, instead of the display's own.
         plot_chance_level
@@ -516,8 +502,8 @@ class Drawn:
         Returns
         -------
         display
-            Itself, with what was drawn: `ax_`, `figure_`, `line_`, and `band_` and
-            `chance_level_`, which may be None.
+            Itself, with what was drawn: `ax_`, `figure_`, `line_`, and `band_` and `chance_level_`,
+            which may be None.
         """
         own = ax is None
         where = new_axes() if ax is None else ax

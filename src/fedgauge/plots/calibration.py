@@ -60,10 +60,8 @@ class ReliabilityDisplay(Zoomed):
         Where that share lies in the population, for each group by itself.
     area
         The expected calibration error, in the legend with its interval.
-    name
-        For the legend.
-    rule
-        How bins were grouped, in words, for the legend.
+    name, rule
+        For the legend; the latter says how bins were grouped.
     scores
         How scores spread, drawn in a strip below the points; None for no strip.
     log
@@ -71,14 +69,11 @@ class ReliabilityDisplay(Zoomed):
 
     Examples
     --------
-    >>> import matplotlib
-    >>> matplotlib.use("agg")
     >>> import fedgauge as fg
-    >>> result = fg.evaluate({"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])})
+    >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.6])})
     >>> display = fg.ReliabilityDisplay.from_evaluation(result, bins=2).plot()
     >>> display.ax_.get_ylabel()
     'Share of positives'
-    >>> matplotlib.pyplot.close(display.figure_)
     """
 
     rule: str = field(default="groups", kw_only=True)
@@ -288,8 +283,8 @@ _RISKS: Final = np.linspace(0.0, 0.995, 200)  # at which treating everybody is d
 class DecisionCurveDisplay(Zoomed):
     """A decision curve: net benefit against the threshold, next to treating all and none.
 
-    Thresholds at which the model is surely better than both are marked by a bar at the bottom.
-    Nothing is shown beyond the last threshold at which there is much benefit, nor far below 0.
+    A bar at the bottom marks thresholds at which the model is surely better than both. Nothing is
+    shown beyond the last threshold at which there is much benefit, nor far below 0.
 
     Attributes
     ----------
@@ -308,14 +303,11 @@ class DecisionCurveDisplay(Zoomed):
 
     Examples
     --------
-    >>> import matplotlib
-    >>> matplotlib.use("agg")
     >>> import fedgauge as fg
     >>> result = fg.evaluate({"a": ([0, 1] * 200, [0.2, 0.7, 0.1, 0.6] * 100)})
     >>> display = fg.DecisionCurveDisplay.from_evaluation(result, name="triage").plot()
     >>> display.line_.get_label()
     'triage (useful 0.1 to 0.7)'
-    >>> matplotlib.pyplot.close(display.figure_)
     """
 
     positive_rate: float = field(kw_only=True)

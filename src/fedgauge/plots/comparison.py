@@ -77,17 +77,10 @@ class _Forest:
         """What else a display shows."""
 
     def plot(self, ax: Axes | None = None) -> Self:
-        """Draw a row for each estimate, the first on top.
+        """Draw a row for each estimate, the first on top; returns the display.
 
-        Parameters
-        ----------
-        ax
-            Where to draw; by default the axes of a new figure, as high as the rows need.
-
-        Returns
-        -------
-        display
-            Itself, with what was drawn: `ax_`, `figure_`, `points_` and `intervals_`.
+        `ax` is by default that of a new figure, as high as the rows need. What was drawn is in
+        `ax_`, `figure_`, `points_` and `intervals_`.
         """
         if ax is None:
             from matplotlib import pyplot
@@ -214,8 +207,8 @@ def _numbers(estimate: Estimate, digits: int) -> str:
 class GapDisplay(_Forest):
     """A metric of every group with its interval, and the largest gap between two of them.
 
-    The range between those two is shaded, and what is to be thought of it stands above: in colour
-    where the gap stands out among all that were compared.
+    The range between those two is shaded; above stands a verdict, in colour where the gap stands
+    out among all that were compared.
 
     Attributes
     ----------
@@ -232,17 +225,12 @@ class GapDisplay(_Forest):
 
     Examples
     --------
-    >>> import matplotlib
-    >>> matplotlib.use("agg")
     >>> import fedgauge as fg
-    >>> rows = fg.Examples(
-    ...     [1, 1, 0, 0] * 50, [0.9, 0.7, 0.6, 0.2] * 25 + [0.9, 0.3, 0.6, 0.2] * 25,
-    ...     group=["a"] * 100 + ["b"] * 100)
+    >>> y_true, y_score = [1, 1, 0, 0] * 50, [0.9, 0.7, 0.6, 0.2] * 25 + [0.9, 0.3, 0.6, 0.2] * 25
+    >>> rows = fg.Examples(y_true, y_score, group=["a"] * 100 + ["b"] * 100)
     >>> gaps = fg.evaluate({"site": rows}, groups=["a", "b"]).gaps("recall", at=0.5)
-    >>> display = fg.GapDisplay.from_gaps(gaps).plot()
-    >>> display.ax_.get_xlabel()
+    >>> fg.GapDisplay.from_gaps(gaps).plot().ax_.get_xlabel()
     'recall at 0.5, 95% intervals'
-    >>> matplotlib.pyplot.close(display.figure_)
     """
 
     metric: str
@@ -254,10 +242,7 @@ class GapDisplay(_Forest):
 
     @classmethod
     def from_gaps(cls, gaps: Gaps) -> Self:
-        """Of a metric by group, ``result.gaps("recall", at=0.5)``.
-
-        Rows of no listed group have a row if they have the metric, or if it is withheld.
-        """
+        """Of ``result.gaps("recall", at=0.5)``; rows of no listed group if they have the metric."""
         every = (
             ForestRow(name, each, _why(gaps.withheld.get(name, "")))
             for name, each in gaps.groups.items()
@@ -306,15 +291,12 @@ class ComparisonDisplay(_Forest):
 
     Examples
     --------
-    >>> import matplotlib
-    >>> matplotlib.use("agg")
     >>> import fedgauge as fg
     >>> scores = {"new": [0.1, 0.9, 0.8, 0.3], "old": [0.6, 0.9, 0.4, 0.3]}
     >>> result = fg.evaluate({"a": fg.Examples([0, 1, 1, 0], scores)}, models=["new", "old"])
     >>> display = fg.ComparisonDisplay.from_comparison(result.compare("new", "old")).plot()
     >>> display.ax_.get_xlabel()
     'new less old, 95% intervals'
-    >>> matplotlib.pyplot.close(display.figure_)
     """
 
     models: tuple[str, str]
@@ -326,15 +308,9 @@ class ComparisonDisplay(_Forest):
 
     @classmethod
     def from_comparison(cls, comparison: Comparison, *, at: float | None = None) -> Self:
-        """Of two models, ``result.compare("new", "old")``.
+        """Of ``result.compare("new", "old")``: ROC AUC, average precision and Brier score.
 
-        Parameters
-        ----------
-        comparison
-            Of which the differences of ROC AUC, average precision and Brier score are drawn.
-        at
-            A threshold, at which differences of precision, recall, specificity and net benefit are
-            drawn too.
+        With a threshold `at`, also precision, recall, specificity and net benefit there.
         """
         rows = []
         for title, read in (*_OVER_ALL, *_read_at(at)):
@@ -404,8 +380,6 @@ class ConfusionMatrixDisplay:
 
     Examples
     --------
-    >>> import matplotlib
-    >>> matplotlib.use("agg")
     >>> import fedgauge as fg
     >>> rows = fg.Examples(["cat", "dog", "dog"], np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]))
     >>> task = fg.MulticlassTask(labels=["cat", "dog"], also=["confusion"])
@@ -413,7 +387,6 @@ class ConfusionMatrixDisplay:
     >>> display = fg.ConfusionMatrixDisplay.from_matrix(matrix, normalize="true").plot()
     >>> [[cell.get_text() for cell in row] for row in display.text_]
     [['1.00', '0.00'], ['0.50', '0.50']]
-    >>> matplotlib.pyplot.close(display.figure_)
     """
 
     confusion_matrix: Floats = field(repr=False)
@@ -428,16 +401,7 @@ class ConfusionMatrixDisplay:
 
     @classmethod
     def from_matrix(cls, matrix: ClassConfusion, *, normalize: Normalize | None = None) -> Self:
-        """Of a confusion matrix, ``result.confusion_matrix()``.
-
-        Parameters
-        ----------
-        matrix
-            By true and by predicted class.
-        normalize
-            Shares of the true class (``"true"``), of the predicted one (``"pred"``) or of all
-            examples (``"all"``); None for counts.
-        """
+        """Of ``result.confusion_matrix()``: counts, or shares as its ``normalized`` gives them."""
         cells = matrix.normalized(normalize) if normalize else np.asarray(matrix, dtype=np.float64)
         return cls(
             np.maximum(cells, 0.0),
@@ -470,8 +434,7 @@ class ConfusionMatrixDisplay:
         Returns
         -------
         display
-            Itself, with what was drawn: `ax_`, `figure_`, `im_`, and `text_`, by true and by
-            predicted class, or None.
+            Itself, with what was drawn: `ax_`, `figure_`, `im_`, and `text_` by class, or None.
         """
         if ax is None:
             from matplotlib import pyplot

@@ -50,14 +50,13 @@ class _CurveDisplay(Drawn):
         ----------
         result
             What was measured. Of several models, classes or groups each has a curve; those with
-            none, withheld or undefined, are named in the legend. More than ten are thin grey
-            lines.
+            none, withheld or undefined, are named in the legend. More than ten are thin grey lines.
         name
             For the legend; of slices, before their own names.
         band
-            ``"pointwise"`` holds the population's curve at each single abscissa with the
-            result's level, ``"simultaneous"`` the whole of it, for any sample size; see
-            :meth:`Evaluation.roc_band`. None for no band. More than three slices have none.
+            ``"pointwise"`` holds the population's curve at each single abscissa with the result's
+            level, ``"simultaneous"`` the whole of it (:meth:`Evaluation.roc_band`). None for no
+            band. More than three slices have none.
         by
             What tells slices apart: ``"model"``, ``"label"`` (one class against the rest) or
             ``"group"``; by default the first of these that the result has, if nothing was selected.
@@ -115,22 +114,17 @@ class RocCurveDisplay(_CurveDisplay):
 
     Examples
     --------
-    >>> import matplotlib
-    >>> matplotlib.use("agg")
     >>> import fedgauge as fg
-    >>> result = fg.evaluate({"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])})
-    >>> display = fg.RocCurveDisplay.from_evaluation(result, name="triage").plot()
-    >>> display.line_.get_label()
-    'triage (AUC 0.89, 0.40 to 0.99)'
-    >>> matplotlib.pyplot.close(display.figure_)
+    >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.8])})
+    >>> first = fg.RocCurveDisplay.from_evaluation(result, name="triage").plot()
+    >>> first.line_.get_label()
+    'triage (AUC 0.75, 0.23 to 0.97)'
 
     A second result goes on the axes of the first:
 
-    >>> first = fg.RocCurveDisplay.from_evaluation(result, name="A").plot()
     >>> second = fg.RocCurveDisplay.from_evaluation(result, name="B").plot(ax=first.ax_)
     >>> len(second.ax_.get_legend().get_texts())
     4
-    >>> matplotlib.pyplot.close(first.figure_)
     """
 
     _kind = ROC
@@ -141,21 +135,17 @@ class RocCurveDisplay(_CurveDisplay):
 class PrecisionRecallDisplay(_CurveDisplay):
     """A PR curve: precision against recall.
 
-    Attributes are those of :class:`RocCurveDisplay`; `area` is the average precision. Precision
-    at the first 1% of recall hangs on few examples, and where the highest score is a negative's it
-    starts at 0: it is not drawn.
+    Attributes are those of :class:`RocCurveDisplay`; `area` is the average precision. Precision at
+    the first 1% of recall hangs on few examples: where the highest score is a negative's, it starts
+    at 0 and is not drawn.
 
     Examples
     --------
-    >>> import matplotlib
-    >>> matplotlib.use("agg")
     >>> import fedgauge as fg
-    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
-    >>> result = fg.evaluate(sites)
+    >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.8])})
     >>> display = fg.PrecisionRecallDisplay.from_evaluation(result, name="triage").plot()
     >>> display.line_.get_label()
-    'triage (AP 0.92, 0.34 to 1.00, rough)'
-    >>> matplotlib.pyplot.close(display.figure_)
+    'triage (AP 0.83, 0.17 to 0.99, rough)'
     """
 
     positive_rate: float = field(kw_only=True)
@@ -188,20 +178,15 @@ class PrecisionRecallDisplay(_CurveDisplay):
 class DetCurveDisplay(_CurveDisplay):
     """A DET curve: false negative rate against false positive rate, as normal deviates.
 
-    Attributes are those of :class:`RocCurveDisplay`, without an area. `x` and `y` are rates;
-    those beyond 0.1% or 99.9%, 0 among them, are drawn at the edge.
+    Attributes are those of :class:`RocCurveDisplay`, without an area. `x` and `y` are rates; those
+    beyond 0.1% or 99.9%, 0 among them, are drawn at the edge.
 
     Examples
     --------
-    >>> import matplotlib
-    >>> matplotlib.use("agg")
     >>> import fedgauge as fg
-    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
-    >>> result = fg.evaluate(sites)
-    >>> display = fg.DetCurveDisplay.from_evaluation(result, name="triage").plot()
-    >>> display.line_.get_label()
+    >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.8])})
+    >>> fg.DetCurveDisplay.from_evaluation(result, name="triage").plot().line_.get_label()
     'triage'
-    >>> matplotlib.pyplot.close(display.figure_)
     """
 
     _kind = DET
@@ -239,20 +224,15 @@ class DetCurveDisplay(_CurveDisplay):
 class PrGainDisplay(_CurveDisplay):
     """A precision-recall-gain curve (Flach & Kull 2015).
 
-    Attributes are those of :class:`RocCurveDisplay`. Recall gains are drawn from 0 to 1;
-    precision gains below -1 are not shown.
+    Attributes are those of :class:`RocCurveDisplay`. Recall gains are drawn from 0 to 1; precision
+    gains below -1 are not shown.
 
     Examples
     --------
-    >>> import matplotlib
-    >>> matplotlib.use("agg")
     >>> import fedgauge as fg
-    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
-    >>> result = fg.evaluate(sites)
-    >>> display = fg.PrGainDisplay.from_evaluation(result, name="triage").plot()
-    >>> display.line_.get_label()
-    'triage (AUPRG 0.79, -0.25 to 1.00, rough)'
-    >>> matplotlib.pyplot.close(display.figure_)
+    >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.8])})
+    >>> fg.PrGainDisplay.from_evaluation(result, name="triage").plot().line_.get_label()
+    'triage (AUPRG 0.25, -0.67 to 1.00, rough)'
     """
 
     _kind = PR_GAIN
@@ -278,15 +258,10 @@ class GainDisplay(_CurveDisplay):
 
     Examples
     --------
-    >>> import matplotlib
-    >>> matplotlib.use("agg")
     >>> import fedgauge as fg
-    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
-    >>> result = fg.evaluate(sites)
-    >>> display = fg.GainDisplay.from_evaluation(result, name="triage").plot()
-    >>> display.line_.get_label()
+    >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.8])})
+    >>> fg.GainDisplay.from_evaluation(result, name="triage").plot().line_.get_label()
     'triage'
-    >>> matplotlib.pyplot.close(display.figure_)
     """
 
     lift: bool = field(default=False, kw_only=True)
@@ -303,10 +278,7 @@ class GainDisplay(_CurveDisplay):
         by: By | None = "auto",
         lift: bool = False,
     ) -> Self:
-        """The gain of a result, or with `lift` how many times that of chance it is.
-
-        Other parameters are as for :class:`RocCurveDisplay`.
-        """
+        """The gain of a result, or its `lift` over chance; see :class:`RocCurveDisplay`."""
         gain = super().from_evaluation(result, name=name, band=band, by=by)
         return gain._lifted() if lift else gain
 

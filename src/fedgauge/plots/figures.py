@@ -46,14 +46,10 @@ _TWO = 2  # models, which are compared
 
 
 class Overlay(NamedTuple):
-    """Another curve drawn beside the pooled one.
-
-    `exact` marks the curve of the pooled data, `client` that of one client; only the
-    first client drawn gets an entry in the legend.
-    """
+    """Another curve drawn beside the pooled one."""
 
     label: str
-    kind: Literal["exact", "client"]
+    kind: Literal["exact", "client"]  # only the first client is in the legend
     x: Any
     y: Any
 
@@ -69,15 +65,15 @@ def save_plots(
 ) -> list[Path]:
     """Draw a result into ``roc.png`` and ``pr.png``; returns the paths.
 
-    Where scores are probabilities, also into ``reliability.png`` and ``decision.png``. Each slice
-    has a curve in them. ``gaps.png`` has the ROC AUC of groups, ``comparison.png`` how two models
+    Where scores are probabilities, also into ``reliability.png`` and ``decision.png``. Slices have
+    curves in them. ``gaps.png`` has the ROC AUC of groups, ``comparison.png`` how two models
     differ, and ``confusion.png`` the confusion matrix of classes where it was counted.
 
     Parameters
     ----------
     result
-        What was measured. Who took part and what is promised stands above the curves; below
-        them why its numbers are not to be relied on, if so, and whether it is signed.
+        What was measured. Who took part and what is promised stands above the curves; below,
+        whether it is signed, and why its numbers are not to be relied on, if so.
     folder
         Where to save them.
     name

@@ -21,10 +21,9 @@ to half of the honest members this has a chance of at most
 
     sum over a of binom(n - C, a) P[1 + H(a - 1 + C) >= t]^a,
 
-H(g) being the number of a member's k picks among g given ones. Hence at most one sum is
-learned, and more than half of the honest members are in it. A plan may not ask for more,
-unless the graph is complete: a member that checks only its neighbours cannot tell how many
-others there are.
+H(g) being the number of a member's k picks among g given ones. Hence at most one sum is learned,
+and more than half of the honest members are in it. A plan may not ask for more, unless the graph is
+complete: a member that checks only its neighbours cannot tell how many others there are.
 """
 
 import bisect

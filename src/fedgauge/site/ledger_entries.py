@@ -215,11 +215,10 @@ class Departure(NamedTuple):
 class Entry(NamedTuple):
     """One entry of a ledger; what does not belong to its kind is None.
 
-    It gets its number and its time when it is written.
-    `certain` says whether the sum is proved to be over exactly the survivors. A contribution
-    leaves with an entry of kind ``"sent"``, any other reply with one of kind ``"reply"``. `flips`
-    names labels as flipped, which cost once, in however many sessions they are sent. `turn` is None
-    but for plans of two rounds, which cost once.
+    It gets its number and its time when it is written. `certain` says whether the sum is proved to
+    be over exactly the survivors. A contribution leaves with an entry of kind ``"sent"``, any other
+    reply with one of kind ``"reply"``. `flips` names labels as flipped, which cost once, in however
+    many sessions they are sent. `turn` is None but for plans of two rounds, which cost once.
     """
 
     kind: Kind

@@ -83,8 +83,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         Fewest examples that the result of an exact sum may show in a bin, besides none.
     exact_dropouts
         Whether exact sums may leave out sites that fell silent. Sums over different sites can be
-        subtracted from each other: what a site sees of that is checked, not what it is left
-        out of.
+        subtracted from each other: what a site sees of that is checked, not what it is left out of.
     exact_scores
         Most scores of each row, of all its classes, labels and models, that an exact sum may count.
         Each has edges of its own: of two that differ by a little, counts show what lies between.

@@ -201,9 +201,8 @@ def choose_tree(
     through, with repair, trees come in the same order. Bins are as many as it takes for intervals
     of average precision to hold it also where the odds of a positive are a quarter of what was
     hinted, whatever the scores, and for those of the AUC to be no longer than need be
-    (`studies/label_coverage.py`). For the AUC alone they are as many
-    as keep what binning adds below its noise, also where these odds are four times off
-    (`studies/label_choice.py`).
+    (`studies/label_coverage.py`). For the AUC alone they are as many as keep what binning adds
+    below its noise, also where these odds are four times off (`studies/label_choice.py`).
 
     Parameters
     ----------

@@ -102,13 +102,12 @@ def evaluate_vertical(
         From ids to scores: a mapping, a pair of columns, or an :class:`IdTable` of a file or data
         frame. None where label parties score their examples themselves.
     labels
-        From the names of label parties to their labels by id, each likewise; or an
-        :class:`IdTable` with a column of parties. Ids are text or whole numbers and are joined as
-        they are: 7 and "7" are one, "007" is another. No id is at two parties. Labels without a
-        score are left out with a warning, scores without a label silently. Without `scores`, each
-        party has a pair of columns, labels and scores, or a :class:`ScoreFile`: it sends its
-        scores in a shuffled order and gets their bins or ranks back, so that the server learns
-        all scores of a party.
+        From the names of label parties to their labels by id, each likewise; or an :class:`IdTable`
+        with a column of parties. Ids are text or whole numbers and are joined as they are: 7 and
+        "7" are one, "007" is another. No id is at two parties. Labels without a score are left out
+        with a warning, scores without a label silently. Without `scores`, each party has a pair of
+        columns, labels and scores, or a :class:`ScoreFile`: it sends its scores in a shuffled order
+        and gets their bins or ranks back, so that the server learns all scores of a party.
     privacy
         What each label is promised. ``LocalDP(epsilon, unit="label")`` flips labels at random, for
         parties that trust no sum.

@@ -142,8 +142,7 @@ def evaluate_vertical(
     privacy, tree, positive_rate, positive
         As for :func:`fedgauge.evaluate_vertical`.
     cohort
-        How many of the nodes must stay; by default all that send a roster, of whom one may
-        collude.
+        How many of the nodes must stay; by default all that send a roster, of whom one may collude.
     timeout, site, estimator
         As for :func:`evaluate`.
 
