@@ -28,11 +28,7 @@ _POOLED: Final = "exact, pooled data"
 
 @dataclass(frozen=True, slots=True)
 class Hospital:
-    """How one generated hospital differs from the others.
-
-    `shift` moves all its scores in log-odds: its patients, scanner or coding make the
-    same model answer higher or lower. Within the hospital that changes no ranking.
-    """
+    """How one generated hospital differs: `shift` moves all its scores in log-odds."""
 
     name: str
     patients: int
@@ -111,10 +107,7 @@ def run(folder: Path) -> Demo:
 
 
 def write_files(folder: Path) -> tuple[Path, ...]:
-    """Write the score files that README and the documentation use; leave those that are there.
-
-    They are the same every time. Where a file of that name holds something else, none is written.
-    """
+    """Write the score files of README and documentation, where no other file has their name."""
     _make(folder)
     files = {folder / name: data for name, data in _files().items()}
     try:
@@ -134,10 +127,10 @@ def write_files(folder: Path) -> tuple[Path, ...]:
 
 
 def _files() -> dict[str, bytes]:
-    """What is in them, by name: labels `y`, scores `p`, and `site` where one file has all.
+    """The files by name: labels `y`, scores `p`, and `site` where one file has all sites.
 
-    Clinics have scores of two models for `y`, `new` and `old`, and of each `kind` of illness one,
-    such as `p_flu`. A platform has scores `p` of every `user`, and four shops know who `bought`.
+    Clinics have scores of two models, `new` and `old`, and one of each `kind` of illness, such as
+    `p_flu`. A platform has scores `p` of every `user`, and four shops know who `bought`.
     """
     import pyarrow.parquet as pq
 

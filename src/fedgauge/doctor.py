@@ -36,10 +36,7 @@ class Finding(NamedTuple):
 
 
 def examine(site: Path | None = None, run: Path | None = None) -> list[Finding]:
-    """Look at the installation and, where named, at a site file and at an exchange's folder.
-
-    Nothing is changed, but for a file that is made in the exchange's folder and removed again.
-    """
+    """Look at the installation and, where named, at a site file and an exchange's folder."""
     findings = list(_installation())
     if site is not None:
         findings += _site(site)

@@ -1,8 +1,7 @@
-"""Text that came from outside, such that it is only read: on a screen, in a log, in a table.
+"""Text from outside made harmless on a screen, in a log and in a table.
 
-Names of files, fields and columns are anybody's text. Terminals obey control characters in it,
-marks turn the order of letters (Boucher & Anderson 2021), and spreadsheets run what looks like a
-formula. What prints, logs or saves passes all text through here, so that no caller can forget it.
+Terminals obey control characters, marks turn the order of letters (Boucher & Anderson 2021), and
+spreadsheets run what looks like a formula. All text is printed, logged and saved through here.
 """
 
 import logging
@@ -26,24 +25,14 @@ _SEPARATES: Final = re.compile('[",;|]')
 def printable(text: str) -> str:
     r"""The text with all that cannot be seen written out; line breaks and blanks stay.
 
-    Examples
-    --------
-    >>> printable("r\x1b[2J.json")
-    'r[U+001B][2J.json'
-    >>> printable("Hôpital \u202e1")
-    'Hôpital [U+202E]1'
+    >>> printable("r\x1b[2J.json"), printable("Hôpital \u202e1")
+    ('r[U+001B][2J.json', 'Hôpital [U+202E]1')
     """
     return _UNUSUAL.sub(_shown, text)
 
 
 def in_one_line(text: str) -> str:
-    r"""The same without line breaks, and without the middle of what is very long.
-
-    Examples
-    --------
-    >>> in_one_line("r\nVERIFIED")
-    'r[U+000A]VERIFIED'
-    """
+    r"""The same without line breaks, and without the middle of very long text."""
     line = printable(text).replace("\n", "[U+000A]")
     if len(line) <= _MOST:
         return line
@@ -53,8 +42,6 @@ def in_one_line(text: str) -> str:
 def csv_text(rows: Iterable[Iterable[object]]) -> str:
     r"""Rows as CSV in which no text is a formula, however a spreadsheet splits lines.
 
-    Examples
-    --------
     >>> csv_text([["look", "moved"], [" =1", -0.5], ["a;=1", None]])
     'look,moved\n\' =1,-0.5\n"a;=1",\n'
     """

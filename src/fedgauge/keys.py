@@ -25,13 +25,8 @@ _SMALL_ORDER: Final = frozenset({0, 1, _FIELD - 1, _ORDER_8, _FIELD - _ORDER_8})
 
 
 class SigningKey:
-    """A private Ed25519 key.
+    """A private Ed25519 key; its `repr` shows the public key.
 
-    Made by :meth:`generate`, :meth:`from_bytes` or :meth:`load`. It is never shown: its
-    `repr` holds the public key.
-
-    Examples
-    --------
     >>> key = SigningKey.generate()
     >>> verify(key.public, b"a plan", key.sign(b"a plan"))
     True
@@ -114,13 +109,7 @@ def verify(public: bytes, message: bytes, signature: bytes) -> bool:
 
 
 def key_to_text(public: bytes) -> str:
-    """A public key as text.
-
-    Examples
-    --------
-    >>> key_to_text(bytes(32))
-    'ed25519:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-    """
+    """A public key as text: ``ed25519:`` and Base64."""
     if len(public) != KEY_BYTES:
         raise SiteError(f"a public key has {KEY_BYTES} bytes, got {len(public)}.")
     return _encode(_PUBLIC, public)

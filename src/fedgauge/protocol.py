@@ -149,8 +149,5 @@ def _signed(session: bytes, stage: int, sender: int, recipient: int, body: bytes
 
 
 def session_id(terms: bytes) -> bytes:
-    """What every signature, key and associated datum of one attempt is bound to.
-
-    `terms` is everything that was proposed: the plan, a fresh run id, the members.
-    """
+    """The id of one attempt, from all that was proposed: the plan, a fresh run id, the members."""
     return hashlib.sha256(b"fedgauge session\0" + terms).digest()

@@ -52,12 +52,10 @@ def replace(path: Path, data: bytes, *, mode: int = _OWN) -> None:
 
 @contextmanager
 def replacing(path: Path, *, new: bool = False) -> Iterator[tuple[BinaryIO, str]]:
-    """A temporary file that takes the place of another one when this ends well, and its name.
+    """A temporary file and its name; it takes the place of `path` when this ends well.
 
-    Where it should be new, FileExistsError if there is one by then, whoever was faster.
-
-    It is locked as long as it is in use, so that the next one who writes the same file knows what
-    a killed process left, and removes it.
+    With `new` FileExistsError if there is one by then. The file is locked while in use, so that the
+    next writer knows what a killed process left, and removes it.
     """
     remove_dead(path)
     handle, temporary = _temporary(path)
@@ -205,11 +203,10 @@ _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
 
 
 def open_regular(path: str | Path, *, follow: bool = True) -> BinaryIO:
-    """Open a file to read; OSError for all else, and at once.
+    """Open a regular file to read; OSError for all else, and at once.
 
-    A pipe makes its reader wait for ever, and a device need not end. What is asked is the open
-    file, so that nobody can put another in its place after the question. Without `follow` a link
-    is no file either.
+    A pipe makes its reader wait for ever, and a device need not end. The open file is examined, so
+    nobody can swap it after the check. Without `follow` a link is refused too.
     """
     handle = os.open(path, os.O_RDONLY | _WAITS_FOR_NOBODY | _BINARY | (0 if follow else _NO_LINK))
     try:
@@ -242,8 +239,7 @@ def bounded(file: BinaryIO, most: int) -> bytes:
 def write_whole(path: str | Path, data: bytes, *, follow: bool = True, new: bool = False) -> None:
     """Write a file so that a crash leaves the old one or the new one, never half of it.
 
-    Through a link, to the file it names; without `follow` the link itself is replaced, as is
-    anything else but a folder. One that is to be `new` replaces nothing: FileExistsError.
+    A link is followed; without `follow` it is replaced. With `new` nothing is: FileExistsError.
     """
     with written_whole(path, follow=follow, new=new) as file:
         file.write(data)
@@ -281,7 +277,7 @@ def kind_of(path: Path) -> str | None:
 
 
 def read_regular(path: Path, most: int, error: type[FedgaugeError]) -> bytes:
-    """The bytes of a regular file of at most so many, by an error of a class what else is there.
+    """The bytes of a regular file of at most so many; all else is an error of that class.
 
     For folders that others write to: no link is followed, and no pipe or device is waited for.
     """
@@ -342,22 +338,13 @@ _LOCAL_FUSE: Final = re.compile(
 
 @functools.lru_cache(256)
 def filesystem_type(path: PurePosixPath, mountinfo: str) -> str | None:
-    r"""The type of the filesystem that holds a path, by the kernel's list of mounts.
+    r"""The type of the filesystem that holds an absolute path without links.
 
-    Parameters
-    ----------
-    path
-        An absolute path without links.
-    mountinfo
-        Text in the form of ``/proc/self/mountinfo``.
+    `mountinfo` is text in the form of ``/proc/self/mountinfo``.
 
-    Examples
-    --------
     >>> mounts = "21 1 8:1 / / rw - ext4 /dev/sda rw\n22 21 0:9 / /data rw - nfs4 nas:/ rw"
     >>> filesystem_type(PurePosixPath("/data/ledger.sqlite"), mounts)
     'nfs4'
-    >>> filesystem_type(PurePosixPath("/database/ledger.sqlite"), mounts)
-    'ext4'
     """
     kind, depth = None, 0
     for line in mountinfo.split("\n"):
@@ -374,13 +361,7 @@ def filesystem_type(path: PurePosixPath, mountinfo: str) -> str | None:
 
 
 def is_shared(kind: str) -> bool:
-    """Whether a type of filesystem may be shared between machines.
-
-    Examples
-    --------
-    >>> is_shared("nfs4"), is_shared("fuse.sshfs"), is_shared("ext4"), is_shared("fuseblk")
-    (True, True, False, False)
-    """
+    """Whether a type of filesystem, such as ``nfs4``, may be shared between machines."""
     if _FUSE.fullmatch(kind):
         return _LOCAL_FUSE.fullmatch(kind) is None
     return _NETWORK.fullmatch(kind) is not None
@@ -419,20 +400,10 @@ def require_own(
     private: bool = False,
     then: str = "check what it says",
 ) -> None:
-    """Refuse, by an error of a class, what others can change; where it is private, also read.
+    """Refuse, by an error of a class, what others can change, or with `private` what they can read.
 
-    Parameters
-    ----------
-    path
-        A file or a folder.
-    error
-        The class of the error.
-    opened
-        What an open file says of itself: what is checked is what is read.
-    private
-        Whether only the owner may read it.
-    then
-        What to do once others are kept out.
+    `opened` is what an open file says of itself, so that what is checked is what is read. `then` is
+    what to do once others are kept out.
     """
     for told in faults(path, opened=opened, private=private, then=then):
         raise error(told)
@@ -445,9 +416,9 @@ def faults(
     private: bool = False,
     then: str = "check what it says",
 ) -> Iterator[str]:
-    """Each thing that is wrong, with the command that mends it; nothing where all is well.
+    """Each thing that is wrong, with the command that mends it.
 
-    Of a file that is not there, what is wrong with the way to it.
+    If the file is missing, what is wrong with the way to it.
     """
     if os.name != "posix":
         return
@@ -523,9 +494,9 @@ def _way(path: Path) -> Iterator[Path]:
 
 
 def _for_its_owner_alone(folder: Path, found: os.stat_result) -> bool:
-    """Whether a group may write that is its owner's own, in which nobody else is.
+    """Whether a group that may write is its owner's own, with nobody else in it.
 
-    Not of root's, in which containers run whoever has no account.
+    Never root's: containers run users without an account in it.
     """
     import grp
     import pwd

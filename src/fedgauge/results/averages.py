@@ -41,7 +41,7 @@ def tables_of(
 ) -> Iterator[Cells[T]]:
     """Each table of a kind that tells of a group, or of all rows where that is None.
 
-    Of all rows a table by group is the sum of its groups, and has the noise of each.
+    The table of all rows is the sum of its groups, and has the noise of each.
     """
     task = plan.task
     told = None if group is None else task.groups_told[group]

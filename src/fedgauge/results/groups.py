@@ -41,7 +41,7 @@ class Gap:
     group, against
         The two groups.
     first, second
-        The metric of each. Of xAUC: positives of the first against negatives of the second, and
+        The metric of each. For xAUC: positives of the first against negatives of the second, and
         the other way round.
     difference
         The first less the second.
@@ -50,10 +50,8 @@ class Gap:
 
     Examples
     --------
-    >>> y_true, y_score = [0, 1, 1, 0, 1, 1], [0.2, 0.7, 0.9, 0.3, 0.4, 0.8]
-    >>> rows = fg.Examples(y_true, y_score, group=list("FFFMMM"))
-    >>> result = fg.evaluate({"a": rows}, groups=["F", "M"])
-    >>> gap = result.gaps("recall", at=0.5).largest
+    >>> rows = fg.Examples([0, 1, 1, 0, 1, 1], [0.2, 0.7, 0.9, 0.3, 0.4, 0.8], group=list("FFFMMM"))
+    >>> gap = fg.evaluate({"a": rows}, groups=["F", "M"]).gaps("recall", at=0.5).largest
     >>> gap.difference.value, gap.stands_out
     (0.5, False)
     """
@@ -89,21 +87,19 @@ class Gaps:
     level
         Confidence of the intervals.
     groups
-        The metric of each group; None where it is withheld or undefined. Of xAUC: positives of the
+        The metric of each group; None where it is withheld or undefined. For xAUC: positives of the
         group against negatives of all other rows.
     withheld
         Why it is, by group, in words.
     pairs
         The gaps between groups that both have it.
     compared
-        How many gaps joint intervals hold for, those that are withheld included.
+        How many gaps joint intervals hold for, including those that are withheld.
 
     Examples
     --------
-    >>> y_true, y_score = [0, 1, 1, 0, 1, 1], [0.2, 0.7, 0.9, 0.3, 0.4, 0.8]
-    >>> rows = fg.Examples(y_true, y_score, group=list("FFFMMM"))
-    >>> result = fg.evaluate({"a": rows}, groups=["F", "M"])
-    >>> gaps = result.gaps("recall", at=0.5)
+    >>> rows = fg.Examples([0, 1, 1, 0, 1, 1], [0.2, 0.7, 0.9, 0.3, 0.4, 0.8], group=list("FFFMMM"))
+    >>> gaps = fg.evaluate({"a": rows}, groups=["F", "M"]).gaps("recall", at=0.5)
     >>> gaps.pairs[0].difference.value, gaps.largest.stands_out
     (0.5, False)
     """
@@ -132,8 +128,8 @@ class Gaps:
         """The gaps as a data frame, one row for each.
 
         Its columns are `group`, `against`, the metric of both (`first`, `second`), their difference
-        (`value`) with its interval (`low`, `high`), the interval that holds together with all
-        others (`joint_low`, `joint_high`), `level` and `caution`.
+        (`value`) with its interval (`low`, `high`), the joint interval (`joint_low`, `joint_high`),
+        `level` and `caution`.
         """
         rows = [
             (

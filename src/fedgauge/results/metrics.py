@@ -120,8 +120,8 @@ class Metrics(ABC):
         ----------
         kind
             ``"simultaneous"`` holds the whole curve, without noise for any sample size.
-            ``"pointwise"``, from a bootstrap and Wilson's interval, holds its value at each
-            single abscissa; not to be relied on near the ends or with few examples.
+            ``"pointwise"``, from a bootstrap and Wilson's interval, holds its value at each single
+            abscissa, but not reliably near the ends or with few examples.
         """
         return ROC.band(self._reading, kind)
 
@@ -217,9 +217,8 @@ class Metrics(ABC):
         Returns
         -------
         AtThreshold
-            Its `threshold` is a bin edge, where counts are exact without noise; or infinity,
-            which flags nothing; or on an axis that clips minus infinity, which flags all, in
-            place of its lowest edge. Of equally good ones it is the highest.
+            At the highest of equally good bin edges. Infinity flags nothing; on an axis that clips,
+            minus infinity takes the place of the lowest edge and flags all.
         """
         chosen = choose(
             self._reading.pooled, fpr=fpr, recall=recall, precision=precision, cost=cost
@@ -257,11 +256,10 @@ class Metrics(ABC):
         Parameters
         ----------
         bins
-            How many groups, or their edges from 0 to 1. Bins are not divided: each belongs to the
+            How many groups, or their edges from 0 to 1. Each bin of the axis belongs, whole, to the
             group that its mean score lies in.
         strategy
-            ``"uniform"`` for groups of equal width, ``"quantile"`` for groups with as many
-            examples each.
+            ``"uniform"`` for groups of equal width, ``"quantile"`` for equally many examples.
 
         Examples
         --------
@@ -278,11 +276,11 @@ class Metrics(ABC):
         bins: int | Sequence[float] = GROUPS,
         strategy: Strategy = "uniform",
     ) -> Estimate:
-        """How far the scores are from what comes true.
+        """How far the scores are from observed shares of positives.
 
-        The value and its interval are those of the population. The plain number that other
-        packages compute from the same examples is above 0 also for scores that are right; it lies
-        within `bounds`, and on :meth:`calibration_curve`.
+        The value and its interval are those of the population. The plain number of other packages
+        is above 0 even for perfect scores; it lies within `bounds`, and on
+        :meth:`calibration_curve`.
 
         Formula: a norm of all D_g, one for each kind. The value is the one whose expected plain
         number is the plain number seen.

@@ -37,8 +37,7 @@ class Comparison:
     pair
         What the differences are read from.
     margin
-        How much worse in ROC AUC the first model may be and still do; None where that was not
-        asked.
+        How much worse in ROC AUC the first model may be; None where that was not asked.
 
     Examples
     --------
@@ -85,16 +84,7 @@ class Comparison:
         return self.pair.net_benefit(threshold)
 
     def at_threshold(self, threshold: float) -> DifferencesAt:
-        """Differences of precision, recall and more at a threshold.
-
-        Examples
-        --------
-        >>> scores = {"new": [0.1, 0.9, 0.8, 0.3], "old": [0.6, 0.9, 0.4, 0.3]}
-        >>> rows = fg.Examples([0, 1, 1, 0], scores)
-        >>> result = fg.evaluate({"a": rows}, models=["new", "old"])
-        >>> result.compare("new", "old").at_threshold(0.5).recall.value
-        0.5
-        """
+        """Differences of precision, recall and more at a threshold."""
         return self.pair.at_threshold(threshold)
 
     @property

@@ -83,12 +83,11 @@ class CurvesRecord(msgspec.Struct, frozen=True):
 
 
 class SliceRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One part of a result.
+    """One part of a result; `metrics` and `curves` follow from counts and variances.
 
     `counts` has a row of negatives and a row of positives: whole numbers, or under noise
-    least-squares estimates, which may be negative. `variances` are those of the noise in
-    them, None where there is none. `metrics` and `curves` follow from both. `score_sums` are
-    those that the plan asks for, with their noise; left out where it asks for none.
+    least-squares estimates, which may be negative. `variances` are those of their noise.
+    `score_sums` are those that the plan asks for, with their noise.
     """
 
     model: str | None
@@ -362,8 +361,8 @@ _STATED: Final = tuple(
 def _is_due(stated: Any, due: Any) -> bool:
     """Whether a part of a statement is what it should be.
 
-    Delta has a numerical part, about 1e-30, that follows the length of a table which another
-    version of SciPy may round differently. A claim of a protocol adds 1e-12 and is told apart.
+    Delta has a numerical part, about 1e-30, that another version of SciPy may round differently. A
+    claim of a protocol adds 1e-12, and is told apart.
     """
     if isinstance(stated, float) and isinstance(due, float):
         return math.isclose(stated, due, rel_tol=1e-9, abs_tol=1e-15)

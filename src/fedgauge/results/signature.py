@@ -1,12 +1,9 @@
 """Who signed a result, what its members confirmed, and whether it was edited since.
 
-A result between sites carries a proof. The coordinator signs what was released: everything in the
-saved result but the estimator, the level, the map that scores are read through, and the metrics,
-curves and variances that follow from the counts. These may change, as when intervals of another
-level are asked for, and are compared with what the counts give by the estimator that made them.
-The proof also holds the signed invitation and the members' signatures under who took part, so that
-it shows what they agreed to. The counts rest on the coordinator's word: nobody else ever sees a sum
-in the making.
+The coordinator signs what was released: all of the saved result but the estimator, the level, the
+map that scores are read through, and the numbers that follow from these and the counts. Such
+numbers are computed again and compared. The proof also holds the signed invitation and the members'
+signatures under who took part. The counts rest on the coordinator's word: nobody else sees the sum.
 """
 
 import json
@@ -42,9 +39,9 @@ _UNREADABLE: Final = "its proof cannot be read"
 class Proof(msgspec.Struct, frozen=True):
     """What a result carries beside its numbers, as saved: bytes are base64.
 
-    `invitation` is signed and holds the plan, the keys of members and coordinator, and the
-    session; the sets are bitmaps over its members; `setting` is a digest of what members counted
-    in besides, such as the config of a run; `votes` are what they signed about all that.
+    `invitation` is signed and holds the plan, the keys of members and coordinator, and the session;
+    the sets are bitmaps over its members; `setting` is a digest of what else members agreed on,
+    such as the config of a run; `votes` are what they signed about all that.
     """
 
     invitation: bytes
@@ -64,22 +61,20 @@ class Signature:
     ----------
     state
         ``"verified"``: signed by a key that was named to :meth:`by`. ``"unknown key"``: all fits
-        together, but whose key it is was not checked. ``"unsigned"``: nothing shows whether it
-        was edited. ``"broken"``: it is not what was signed.
+        together, but the key was not checked. ``"unsigned"``: nothing shows whether it was edited.
+        ``"broken"``: it is not what was signed.
     reason
         Why it is broken.
     key, name
         The coordinator's public key, and its name where known.
     members
         Public keys of the sites that confirmed who is in the sum.
-    clients
-        How many sites are in the sum.
-    invited
-        How many were asked.
+    clients, invited
+        How many sites are in the sum; how many were asked.
     session
         Id of the evaluation that they confirmed.
     model
-        Digest of the model that was sent to be evaluated, where one was.
+        Digest of the model that was sent to be evaluated, if any.
     simulated
         Whether the result itself says that no protocol ran.
     compared
@@ -87,9 +82,7 @@ class Signature:
 
     Examples
     --------
-    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
-    >>> result = fg.evaluate(sites)
-    >>> result.signature.state
+    >>> fg.evaluate({"a": ([0, 1, 1], [0.2, 0.7, 0.9])}).signature.state
     'unsigned'
     """
 
@@ -165,7 +158,7 @@ def prove(record: Record, confirmed: Confirmed, key: SigningKey) -> dict[str, An
 def examine(saved: bytes, record: Record) -> Signature:
     """Whether a saved result, read as `record`, is what was signed and confirmed.
 
-    It is read as saved: what this version does not know is signed, too.
+    It is checked as saved: fields that this version does not know are signed, too.
     """
     simulated = record.privacy.claim == "simulated"
     if record.proof is msgspec.UNSET:
@@ -179,10 +172,7 @@ def examine(saved: bytes, record: Record) -> Signature:
 
 
 def is_signed(saved: bytes, invitation: Invitation) -> bool:
-    """Whether the coordinator of an evaluation signed this as its result.
-
-    Nothing is built from what is saved: anybody may have put it there.
-    """
+    """Whether the coordinator of an evaluation signed this as its result."""
     try:
         fields = json.loads(saved, object_pairs_hook=_once_each)
         proof = msgspec.convert(fields["proof"], Proof)

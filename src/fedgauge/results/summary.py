@@ -28,10 +28,7 @@ _WIDEST: Final = 40  # characters of a slice's name
 
 
 def verdict(result: Evaluation, *, slices: bool = True) -> str:
-    """Who took part, what was measured, and what protects it.
-
-    Without `slices` it is of the whole alone, for where all parts stand below.
-    """
+    """Who took part, what was measured, what protects it; without `slices` of the whole alone."""
     lines = [
         ("" if result.slice == Slice() else f"{result.slice}: ") + who(result),
         *([] if result.is_several else _one(result)),
@@ -59,7 +56,7 @@ def verdict(result: Evaluation, *, slices: bool = True) -> str:
 def _told(result: Evaluation) -> list[tuple[str, str]]:
     """What the plan tells apart, but for names that all have a line of their own already.
 
-    Groups are told in any case: only there is said how they combine.
+    Groups are always named: this line says how they combine.
     """
     listed = 1 < len(result.slices) <= _MOST_SLICES and result.is_several
     return [each for each in result.plan.task.told if each[0] == "groups" or not listed]
@@ -306,7 +303,7 @@ def _over_slices(
 ) -> Any:
     """The rows of each slice, with what it is a slice of in front.
 
-    Of several slices, one that is withheld, or has no examples, has one row, which says why.
+    Of several slices, one that is withheld or empty has one row, which says why.
     """
     parts = result.slices
     told = [name for name in Slice.__struct_fields__ if any(_named(part, name) for part in parts)]
