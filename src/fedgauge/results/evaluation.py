@@ -447,7 +447,7 @@ class Evaluation(Metrics):
 
     @property
     def in_sample(self) -> bool:
-        """Whether the map it is read through was fitted on these counts: then numbers flatter it."""
+        """Whether the map it is read through was fitted on these counts, which flatters it."""
         fitted = None if self._calibrator is None else self._calibrator.fitted
         return fitted is not None and fitted.source in self._sources
 
