@@ -37,22 +37,16 @@ def test_calibrated_noise_is_enough_and_little_less_is_not(epsilon, delta, optio
         assert gaussian_delta(epsilon, sigma2s=[sigma2 / 1.0011] * levels, **shared) > delta
 
 
-def test_a_share_of_a_small_sum_costs_more_noise():
+def test_gaussian_shares_cost_more_the_more_there_are():
     alone = calibrate_gaussian(1.0, 1e-6, levels=2, parties=1)
     shared = calibrate_gaussian(1.0, 1e-6, levels=2, parties=50)  # 2 tau is 2% of epsilon
     assert 1.01 * alone < shared < 1.1 * alone
     assert gaussian_delta(1.0, sigma2s=[shared] * 2, parties=50) <= 1e-6
-
-
-def test_sigma_16_is_harmless_for_100_clients_and_vacuous_for_1000():
     one = gaussian_delta(0.3, sigma2s=[256.0], parties=1)
     assert gaussian_tau(256.0, 100) < 1e-9
     assert gaussian_delta(0.3, sigma2s=[256.0], parties=100) == pytest.approx(one, rel=1e-6)
     assert gaussian_tau(256.0, 1000) > 10
     assert gaussian_delta(0.3, sigma2s=[256.0], parties=1000) == 1
-
-
-def test_one_party_draws_the_law_itself_and_the_theorem_stops_at_a_quarter():
     assert gaussian_tau(0.01, 1) == 0
     assert gaussian_tau(0.5, 2) < 1
     assert gaussian_tau(0.499, 2) == math.inf
@@ -76,15 +70,11 @@ def test_calibration_refuses_many_small_shares_and_names_a_remedy_that_works():
     assert gaussian_delta(0.3, sigma2s=[sigma2] * 2, parties=100) <= 1e-6
 
 
-def test_cut_tails_count_as_failures():
+def test_cut_tails_count_as_failures_and_noise_next_to_none_promises_nothing():
     # No outcome that is kept has a loss near 50; what is left is the allowance for the rest.
     assert skellam_delta(50.0, means=[10.0]) == pytest.approx(1e-20, rel=1e-6, abs=0)
-
-
-@pytest.mark.parametrize("mean", [5e-324, 1e-310, 1e-307])
-def test_noise_that_is_next_to_none_promises_nothing(mean):
-    assert skellam_delta(1.0, means=[mean, 40.0]) == 1.0
-    assert skellam_delta(1.0, means=[mean]) == 1.0
+    for mean in (5e-324, 1e-310, 1e-307):
+        assert skellam_delta(1.0, means=[mean, 40.0]) == skellam_delta(1.0, means=[mean]) == 1.0
 
 
 def stated(privacy):
@@ -105,17 +95,14 @@ def test_plans_and_statements_of_results_add_up():
     assert compose([noisy, exact, exact])[0] == math.inf
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        DistributedDP(0.5, unit="subject", max_per_unit=2),
-        DistributedDP(0.5, neighbours="replace-one"),
-    ],
-)
-def test_promises_to_different_units_do_not_add_up(other):
-    with pytest.raises(InputError, match=r"protect different things.*Compose those of one unit"):
-        compose([stated(DistributedDP(0.5)), stated(other)])
-    assert compose([stated(other), stated(other)])[0] == 1.0
+def test_promises_to_different_units_do_not_add_up():
+    for options in ({"unit": "subject", "max_per_unit": 2}, {"neighbours": "replace-one"}):
+        other = stated(DistributedDP(0.5, **options))
+        with pytest.raises(
+            InputError, match=r"protect different things.*Compose those of one unit"
+        ):
+            compose([stated(DistributedDP(0.5)), other])
+        assert compose([other, other])[0] == 1.0
 
 
 @pytest.mark.parametrize(
@@ -142,17 +129,14 @@ def test_bad_values_are_refused(call, message):
         call()
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
+def test_without_dp_accounting_the_error_says_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
+    monkeypatch.setitem(sys.modules, "dp_accounting.pld", None)
+    for call in (
         lambda: skellam_delta(1.0, means=[1.0]),
         lambda: gaussian_delta(1.0, sigma2s=[1.0], parties=1),
         lambda: calibrate_skellam(1.0625, 1e-6, levels=1),
         lambda: calibrate_gaussian(1.0625, 1e-6, levels=1, parties=1),
-    ],
-)
-def test_without_dp_accounting_the_error_says_how_to_install_it(call, monkeypatch):
-    monkeypatch.setitem(sys.modules, "dp_accounting", None)
-    monkeypatch.setitem(sys.modules, "dp_accounting.pld", None)
-    with pytest.raises(PlanError, match=r"pip install 'fedgauge\[privacy\]'"):
-        call()
+    ):
+        with pytest.raises(PlanError, match=r"pip install 'fedgauge\[privacy\]'"):
+            call()

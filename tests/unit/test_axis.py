@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedgauge import Axis, AxisError
-from fedgauge.histograms.axis import BinLookup, _folded_slots, _linear_slots, _uniform_edges
+from fedgauge.histograms.axis import BinLookup, _uniform_edges
 
 AXES = {
     "uniform": Axis.uniform(7, -3.5, 2.25),
@@ -33,9 +33,6 @@ DIGESTS = {
 
 def test_digests_are_the_same_on_every_machine():
     assert {axis.digest: axis for axis in DIGESTS.values()} == DIGESTS
-
-
-# Edges
 
 
 def test_uniform_edges_are_the_decimals_they_print_as():
@@ -82,21 +79,15 @@ def test_logit_edges_are_correctly_rounded(bins, limit):
     assert Axis.logit(2).edges.tolist() == [0.0, 0.5, 1.0]
 
 
-def test_from_edges_keeps_the_edges_given():
+def test_given_points_make_the_axis():
     axis = Axis.from_edges(iter([-1, 0.1, 7]))
     assert axis.edges.tolist() == [-1.0, 0.1, 7.0]
     assert (axis.kind, axis.bins, axis.low, axis.high) == ("edges", 2, -1.0, 7.0)
     assert axis.thresholds.tolist() == [-1.0, 0.1]
-
-
-def test_from_values_sorts_and_drops_repeats():
     axis = Axis.from_values([0.6, 0.0, 0.6, 1.0])
     assert axis.bins == 3
     assert axis.thresholds.tolist() == [0.0, 0.6, 1.0]
     assert axis == Axis.from_values([0.0, 0.6, 1.0])
-
-
-def test_a_callers_array_is_neither_kept_nor_frozen():
     given = np.array([0.0, 0.5, 1.0])
     axis = Axis.from_edges(given)
     given[1] = 0.7
@@ -113,32 +104,16 @@ def test_edges_are_read_only(name):
         AXES[name].bins = 8
 
 
-# Equality and digest
-
-
-def test_axes_with_the_same_edges_are_the_same_axis():
+def test_axes_with_the_same_edges_are_the_same_axis_and_any_difference_makes_another():
     uniform = Axis.uniform(10)
     given = Axis.from_edges([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
     assert uniform.digest == given.digest
     assert uniform == given
     assert len({uniform, given}) == 1
     assert Axis.from_values([0.0, 1.0]).digest != Axis.from_edges([0.0, 1.0]).digest
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        Axis.uniform(11),
-        Axis.uniform(10, 0.0, math.nextafter(1.0, 2.0)),
-        Axis.uniform(10, outside="clip"),
-        Axis.logit(10),
-        Axis.from_values([i / 10 for i in range(10)]),
-        "uniform",
-    ],
-    ids=repr,
-)
-def test_any_difference_makes_another_axis(other):
-    assert Axis.uniform(10) != other
+    others = [Axis.uniform(11), Axis.uniform(10, 0.0, math.nextafter(1.0, 2.0)), Axis.logit(10)]
+    others += [Axis.uniform(10, outside="clip"), Axis.from_values([i / 10 for i in range(10)])]
+    assert all(uniform != other for other in [*others, "uniform"])
 
 
 def test_negative_zero_and_zero_are_one_edge():
@@ -150,17 +125,10 @@ def test_negative_zero_and_zero_are_one_edge():
     assert Axis.from_values([0.0, 1.0]).index([-0.0]).tolist() == [0]
 
 
-@pytest.mark.parametrize("name", AXES)
-def test_repr_is_code_that_makes_the_axis(name):
-    made = eval(repr(AXES[name]), {"Axis": Axis})  # noqa: S307
-    assert made == AXES[name]
-
-
-def test_repr_of_many_points_stays_short():
+def test_repr_is_code_that_makes_the_axis_and_stays_short():
+    for axis in AXES.values():
+        assert eval(repr(axis), {"Axis": Axis}) == axis  # noqa: S307
     assert len(repr(Axis.from_edges(np.linspace(0, 1, 1000)))) < 200
-
-
-# Which bin
 
 
 def test_bins_are_left_closed_and_the_last_one_closed():
@@ -169,29 +137,10 @@ def test_bins_are_left_closed_and_the_last_one_closed():
     assert axis.index(scores).tolist() == [0, 0, 1, 2, 3, 3, 3]
     assert axis.index(0.3).tolist() == [1]
     assert axis.index([]).tolist() == []
-
-
-@pytest.mark.parametrize("name", AXES)
-def test_every_lower_edge_opens_its_own_bin(name):
-    axis = AXES[name]
-    assert axis.index(axis.thresholds).tolist() == list(range(axis.bins))
-    assert axis.index([axis.low, axis.high]).tolist() == [0, axis.bins - 1]
-
-
-def test_a_single_value_axis():
-    axis = Axis.from_values([0.7])
-    assert (axis.bins, axis.low, axis.high) == (1, 0.7, 0.7)
-    assert axis.index([0.7, 0.7]).tolist() == [0, 0]
-    assert axis.count_refused(np.array([0.7, math.nextafter(0.7, 1), 0.0])) == 2
-
-
-@pytest.mark.parametrize("score", [-1e-300, math.nextafter(1.0, 2.0), -5.0, 1e308])
-def test_scores_outside_are_refused(score):
-    axis = Axis.uniform(10)
-    assert axis.place(np.array([0.5, score])) is None
-    assert axis.count_refused(np.array([0.5, score, score])) == 2
-    with pytest.raises(AxisError, match="1 of 2 scores"):
-        axis.index([0.5, score])
+    single = Axis.from_values([0.7])
+    assert (single.bins, single.low, single.high) == (1, 0.7, 0.7)
+    assert single.index([0.7, 0.7]).tolist() == [0, 0]
+    assert single.count_refused(np.array([0.7, math.nextafter(0.7, 1), 0.0])) == 2
 
 
 def test_scores_outside_are_clipped_where_asked_and_left_alone():
@@ -204,24 +153,14 @@ def test_scores_outside_are_clipped_where_asked_and_left_alone():
     assert axis.count_refused(np.array([-5.0, 5.0])) == 0
 
 
-@pytest.mark.parametrize("outside", ["refuse", "clip"])
 @pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize(
-    "make",
-    [lambda outside: Axis.uniform(8, outside=outside), lambda o: Axis.from_values([0, 0.5, 1], o)],
-    ids=["uniform", "values"],
-)
-def test_nan_and_infinity_are_refused_even_when_clipping(make, outside, score):
-    axis = make(outside)
-    assert axis.place(np.array([0.5, score, 0.5])) is None
-    assert axis.count_refused(np.array([0.5, score, score])) == 2
-    with pytest.raises(AxisError, match="1 of 3 scores"):
-        axis.index([0.5, score, 0.5])
-
-
-def test_a_clipping_values_axis_takes_the_value_below():
-    axis = Axis.from_values([0.0, 0.2, 1.0], outside="clip")
-    assert axis.index([-1.0, 0.19, 0.2, 0.99, 1.0, 7.0]).tolist() == [0, 0, 1, 1, 2, 2]
+@pytest.mark.parametrize("outside", ["refuse", "clip"])
+def test_nan_and_infinity_are_refused_even_when_clipping(outside, score):
+    for axis in (Axis.uniform(8, outside=outside), Axis.from_values([0, 0.5, 1], outside)):
+        assert axis.place(np.array([0.5, score, 0.5])) is None
+        assert axis.count_refused(np.array([0.5, score, score])) == 2
+        with pytest.raises(AxisError, match="1 of 3 scores"):
+            axis.index([0.5, score, 0.5])
 
 
 def test_only_a_refusing_values_axis_separates_all():
@@ -241,9 +180,6 @@ def test_a_refusal_never_quotes_a_score(scores):
     with pytest.raises(AxisError) as caught:
         Axis.uniform(4).index(scores)
     assert "123456789" not in str(caught.value)
-
-
-# Axes that cannot exist
 
 
 KINDS = (Axis.uniform, Axis.logit, Axis.from_edges, Axis.from_values)
@@ -304,48 +240,33 @@ def test_numpy_whole_numbers_of_bins(make):
     assert type(axis.spec.bins) is int
 
 
-# Plain data and back
+ALTERED, OTHER_FIELDS = "altered on the way", "lacks a field or has one of another kind"
 
 
 @pytest.mark.parametrize(
-    ("name", "change"),
+    ("name", "change", "told"),
     [
-        ("uniform", {"high": 2.5}),
-        ("uniform", {"bins": 8}),
-        ("uniform", {"outside": "clip"}),
-        ("logit", {"limit": 9.0}),
-        ("edges", {"points": (-1.0, 0.1, 0.6, 4.0)}),
-        ("values", {"points": (0.0, 0.2, 0.7, 1.0)}),
-        ("values", {"outside": "clip"}),
-        *((name, {"digest": "f" * 64}) for name in AXES),
+        ("uniform", {"high": 2.5}, ALTERED),
+        ("uniform", {"bins": 8}, ALTERED),
+        ("uniform", {"outside": "clip"}, ALTERED),
+        ("logit", {"limit": 9.0}, ALTERED),
+        ("edges", {"points": (-1.0, 0.1, 0.6, 4.0)}, ALTERED),
+        ("values", {"points": (0.0, 0.2, 0.7, 1.0)}, ALTERED),
+        ("values", {"outside": "clip"}, ALTERED),
+        *((name, {"digest": "f" * 64}, ALTERED) for name in AXES),
+        ("uniform", {"low": None}, OTHER_FIELDS),
+        ("uniform", {"limit": 16.0}, OTHER_FIELDS),
+        ("uniform", {"kind": "edges"}, OTHER_FIELDS),
+        ("logit", {"limit": None}, OTHER_FIELDS),
+        ("logit", {"low": 0.0}, OTHER_FIELDS),
+        ("edges", {"points": None}, OTHER_FIELDS),
+        ("values", {"high": 1.0}, OTHER_FIELDS),
+        *((name, {"bins": 9}, "says 9 bins") for name in ("edges", "values")),
     ],
 )
-def test_a_changed_spec_or_digest_is_refused(name, change):
-    with pytest.raises(AxisError, match="altered on the way"):
+def test_a_spec_of_another_axis_or_kind_is_refused(name, change, told):
+    with pytest.raises(AxisError, match=told):
         Axis.from_spec(msgspec.structs.replace(AXES[name].spec, **change))
-
-
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("uniform", {"low": None}),
-        ("uniform", {"limit": 16.0}),
-        ("uniform", {"kind": "edges"}),
-        ("logit", {"limit": None}),
-        ("logit", {"low": 0.0}),
-        ("edges", {"points": None}),
-        ("values", {"high": 1.0}),
-    ],
-)
-def test_a_spec_needs_the_fields_of_its_kind_and_no_others(name, change):
-    with pytest.raises(AxisError, match="lacks a field or has one of another kind"):
-        Axis.from_spec(msgspec.structs.replace(AXES[name].spec, **change))
-
-
-@pytest.mark.parametrize("name", ["edges", "values"])
-def test_a_spec_must_count_its_bins(name):
-    with pytest.raises(AxisError, match="says 9 bins"):
-        Axis.from_spec(msgspec.structs.replace(AXES[name].spec, bins=9))
 
 
 @pytest.mark.parametrize("name", AXES)
@@ -370,16 +291,6 @@ EDGES = {
 }
 
 
-def way(lookup):
-    if lookup._direct is not None:
-        return "direct"
-    return "table" if lookup._comparisons <= 4 else "search"
-
-
-def bins_of(edges, scores):
-    return BinLookup(edges)(scores, touches_top=True)
-
-
 def oracle(edges, scores):
     index = np.searchsorted(edges, scores, side="right") - 1
     return np.minimum(index, len(edges) - 2)
@@ -391,65 +302,13 @@ def around(edges):
 
 
 @pytest.mark.parametrize("name", EDGES)
-def test_each_kind_of_edges_takes_the_expected_way(name):
+def test_each_kind_of_edges_takes_the_expected_way_and_gives_bins_away(name):
     edges, expected = EDGES[name]
-    assert way(BinLookup(edges)) == expected
-
-
-@pytest.mark.parametrize("name", EDGES)
-def test_bins_equal_a_binary_search_at_and_around_every_edge(name):
-    edges, _ = EDGES[name]
-    inside = np.random.default_rng(1).uniform(edges[0], edges[-1], 5000)
-    zero = np.array([-0.0] if edges[0] <= 0 else [])
-    scores = np.concatenate([around(edges), inside, zero])
-    np.testing.assert_array_equal(bins_of(edges, scores), oracle(edges, scores))
-    below = scores[scores < edges[-1]]  # where no cap is needed
-    index = BinLookup(edges)(below, touches_top=False)
-    np.testing.assert_array_equal(index, oracle(edges, below))
-    assert bins_of(edges, np.array([])).shape == (0,)
-
-
-@pytest.mark.parametrize("name", EDGES)
-def test_the_answer_is_the_callers_to_change(name):
-    edges, _ = EDGES[name]
     lookup = BinLookup(edges)
+    searched = "table" if lookup._comparisons <= 4 else "search"
+    assert ("direct" if lookup._direct is not None else searched) == expected
     scores = around(edges)
     kept = scores.copy()
-    lookup(scores, touches_top=True)[:] = -1
+    lookup(scores, touches_top=True)[:] = -1  # the caller's to change
     np.testing.assert_array_equal(scores, kept)
     np.testing.assert_array_equal(lookup(scores, touches_top=True), oracle(edges, scores))
-
-
-@pytest.mark.parametrize("make", [_linear_slots, _folded_slots])
-@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-3.5, 2.25), (0.1, 0.9), (1e-9, 1e9)])
-def test_slot_functions_are_monotone(make, low, high):
-    towards_ends = 10.0 ** -np.linspace(0, 20, 2000)
-    unit = np.concatenate([towards_ends, 1 - towards_ends, np.linspace(0, 1, 2001)])
-    scores = np.sort(np.clip(low + (high - low) * unit, low, high))
-    slots = make(low, high, 4096)(scores)
-    assert slots[0] == 0
-    assert np.all(np.diff(slots) >= 0)
-    assert slots[-1] > 4000
-
-
-def test_folded_slots_tell_scores_near_both_ends_apart():
-    slot = _folded_slots(0.0, 1.0, 4096)
-    near_zero, near_one = 2.0 ** -np.arange(2, 50), 1 - 2.0 ** -np.arange(2, 50)
-    assert len(np.unique(slot(near_zero))) == 48
-    assert len(np.unique(slot(near_one))) == 48
-
-
-@pytest.mark.parametrize(
-    "edges",
-    [
-        [-1.7e308, 1.7e308],
-        [-1.7e308, 0.0, 1.0, 1.7e308],
-        [0.0, 5e-324],
-        [0.0, 5e-324, 1e-323, 1.0e-322],
-        [0.0, 5e-324, 1.0],
-    ],
-)
-def test_ranges_at_the_limits_of_floats(edges):
-    edges = np.array(edges)
-    scores = around(edges)
-    np.testing.assert_array_equal(bins_of(edges, scores), oracle(edges, scores))

@@ -41,70 +41,40 @@ FITTED = Fitted(50_000, 4_100, "epsilon 1 per example", 1.0, 0.0, "ab" * 32)
 every_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
 
-# What comes out
-
-
-def test_beta_is_the_formula():
+def test_each_form_is_its_formula():
     x = np.array([0.01, 0.3, 0.5, 0.99])
     t = -0.3 + 0.7 * np.log(x) - 1.4 * np.log(1 - x)
     expected = 1 / (1 + np.exp(-t))
     np.testing.assert_allclose(calibrator(FORMS["beta"]).transform(x), expected, rtol=1e-14)
-
-
-def test_a_line_goes_through_its_knots_and_on_with_slope_one():
     form = FORMS["line"]
     ends = [form.x[0] - 2.0, *form.x, form.x[-1] + 2.0]
     scores = 1 / (1 + np.exp(-np.array(ends)))
     wanted = [form.y[0] - 2.0, *form.y, form.y[-1] + 2.0]
     expected = 1 / (1 + np.exp(-np.array(wanted)))
     np.testing.assert_allclose(calibrator(form).transform(scores), expected, rtol=1e-12)
-
-
-def test_steps_are_closed_on_the_left():
     scores = [0.0, np.nextafter(0.1, 0), 0.1, np.nextafter(0.5, 0), 0.5, 1.0]
     assert calibrator(FORMS["steps"]).transform(scores).tolist() == [0.05, 0.05, 0.2, 0.2, 0.6, 0.9]
 
 
-@pytest.mark.parametrize(
-    ("name", "ends"),
-    [
-        ("identity", [0.0, 1.0]),
-        ("beta", [0.0, 1.0]),
-        ("line", [0.0, 1.0]),
-        ("beta without a", [1 / (1 + math.exp(-0.1)), 1.0]),
-        ("beta without b", [0.0, 1 / (1 + math.exp(-0.1))]),
-        ("constant", [1 / (1 + math.e), 1 / (1 + math.e)]),
-    ],
-)
-def test_the_ends_of_the_scores(name, ends):
-    assert calibrator(FORMS[name]).transform([0.0, 1.0]).tolist() == pytest.approx(ends, rel=1e-15)
-
-
-def test_the_smallest_scores_stay_apart_where_floats_allow():
-    scores = np.array([0.0, 1e-320, 1e-310, 1e-305, 1e-300, 1e-100])
-    same = calibrator(FORMS["identity"]).transform(scores)
-    np.testing.assert_allclose(same, scores, rtol=1e-3, atol=0)
+def test_the_ends_of_the_scores():
+    middle = 1 / (1 + math.exp(-0.1))
+    ends = {"identity": [0, 1], "beta": [0, 1], "line": [0, 1], "beta without a": [middle, 1]}
+    ends |= {"beta without b": [0, middle], "constant": [1 / (1 + math.e)] * 2}
+    for name, expected in ends.items():
+        found = calibrator(FORMS[name]).transform([0.0, 1.0]).tolist()
+        assert found == pytest.approx(expected, rel=1e-15)
+    smallest = np.array([0.0, 1e-320, 1e-310, 1e-305, 1e-300, 1e-100])
+    same = calibrator(FORMS["identity"]).transform(smallest)  # apart where floats allow
+    np.testing.assert_allclose(same, smallest, rtol=1e-3, atol=0)
     assert np.all(np.diff(same) > 0)
 
 
-@pytest.mark.parametrize(
-    ("name", "monotone", "strict"),
-    [
-        ("beta", True, True),
-        ("beta without a", True, True),
-        ("constant", True, False),
-        ("line", True, True),
-        ("flat line", True, False),
-        ("steps", True, False),
-        ("falling", False, False),
-    ],
-)
-def test_what_is_said_of_order(name, monotone, strict):
-    each = calibrator(FORMS[name])
-    assert (each.is_monotone, each.is_strict) == (monotone, strict)
-
-
-# What goes in
+def test_what_is_said_of_order():
+    strict, falling = ("beta", "beta without a", "line"), calibrator(FORMS["falling"])
+    for name in (*strict, "constant", "flat line", "steps"):
+        each = calibrator(FORMS[name])
+        assert (each.is_monotone, each.is_strict) == (True, name in strict)
+    assert (falling.is_monotone, falling.is_strict) == (False, False)
 
 
 @pytest.mark.parametrize(
@@ -161,9 +131,6 @@ def test_rows_on_their_way_to_bins_are_never_refused():
     assert mapped(scores, None) is scores
 
 
-# Bytes
-
-
 @every_form
 def test_json_copies_and_pickles_are_the_same_map(form, tmp_path):
     before = fg.Calibrator("auto", form, FITTED)
@@ -185,9 +152,6 @@ def test_the_digest_names_the_map_and_not_where_it_came_from():
     assert bare.digest == known.digest == known.without_facts().digest
     assert bare.digest == "b0722bfb65bedf2484b74e5d27f1e84d4c0d6f2cb16ab361a26fb5fcbd9d15cc"
     assert calibrator(Beta(1, 1, 1e-300)).digest != bare.digest
-
-
-# At the door
 
 
 @pytest.mark.parametrize(
@@ -225,14 +189,9 @@ def test_what_is_no_map_cannot_be_made(make, told):
         make()
 
 
-def plain(form=FORMS["line"]):
-    return json.loads(fg.Calibrator("auto", form, FITTED).to_bytes())
-
-
 def changed(path, value):
-    data = plain()
+    inner = data = json.loads(fg.Calibrator("auto", FORMS["line"], FITTED).to_bytes())
     *way, last = path
-    inner = data
     for key in way:
         inner = inner[key]
     inner[last] = value
@@ -291,14 +250,13 @@ CLIENTS = draw_clients(4)
 THROUGH = {name: (y, BETA.transform(s)) for name, (y, s) in CLIENTS.items()}
 
 
-# Bytes
-
-
-def test_a_plan_without_a_map_has_the_bytes_it_had():
+def test_a_plan_without_a_map_has_the_bytes_it_had_and_with_one_its_prediction():
     assert b"calibrator" not in PLAN.to_bytes()
     assert PLAN.with_calibrator(None) == PLAN
     axis, cohort = fg.Axis.uniform(64), fg.Cohort(min_survivors=5)
     assert fg.EvaluationPlan.for_histogram(axis, cohort).digest.startswith("9997b8c9139d1e2f")
+    made = fg.planner.propose(privacy=fg.DistributedDP(1.0), clients=5, examples=5000)
+    assert made.with_calibrator(BETA).predicted == made.predicted is not None
 
 
 @pytest.mark.parametrize("form", MONOTONE.values(), ids=MONOTONE)
@@ -328,11 +286,6 @@ def test_plans_in_bytes_hold_no_facts_and_no_impossible_values():
         fg.EvaluationPlan.from_bytes(msgspec.json.encode(plain))
 
 
-def test_a_plan_keeps_its_prediction():
-    made = fg.planner.propose(privacy=fg.DistributedDP(1.0), clients=5, examples=5000)
-    assert made.with_calibrator(BETA).predicted == made.predicted is not None
-
-
 def test_a_saved_result_knows_its_map(tmp_path):
     result = fg.evaluate(CLIENTS, calibrator=BETA)
     result.to_json(tmp_path / "r.json")
@@ -342,32 +295,15 @@ def test_a_saved_result_knows_its_map(tmp_path):
     assert "of scores through a map (beta)" in str(again)
 
 
-# What is refused
-
-
-@pytest.mark.parametrize(
-    ("axis", "form", "told"),
-    [
+def test_maps_that_plans_cannot_have():
+    for axis, form, told in (
         (fg.Axis.uniform(8), FORMS["falling"], "falls in places.*fedgauge apply"),
         (fg.Axis.uniform(8, 0, 100), FORMS["beta"], "axis runs from 0 to 100"),
         (fg.Axis.uniform(8, -1, 1), FORMS["beta"], "axis runs from -1 to 1"),
         (fg.Axis.from_values([0.0, 1.0]), FORMS["beta"], "this map is smooth"),
-    ],
-)
-def test_maps_that_plans_cannot_have(axis, form, told):
-    plan = fg.EvaluationPlan.for_histogram(axis, fg.Cohort(3))
-    with pytest.raises(fg.PlanError, match=told):
-        plan.with_calibrator(calibrator(form))
-
-
-def test_steps_fit_an_axis_of_their_values():
-    form = FORMS["steps"]
-    axis = fg.Axis.from_values(form.values)
-    result = fg.evaluate(CLIENTS, axis=axis, calibrator=calibrator(form))
-    assert counts_of(result).sum() == sum(len(labels) for labels, _ in CLIENTS.values())
-
-
-def test_what_is_no_map_and_what_a_plan_says_already():
+    ):
+        with pytest.raises(fg.PlanError, match=told):
+            fg.EvaluationPlan.for_histogram(axis, fg.Cohort(3)).with_calibrator(calibrator(form))
     for given in ("beta", {"a": 1}, FORMS["beta"]):
         with pytest.raises(fg.PlanError, match="calibrator must be a Calibrator"):
             fg.evaluate(CLIENTS, calibrator=given)
@@ -375,7 +311,11 @@ def test_what_is_no_map_and_what_a_plan_says_already():
         fg.evaluate(CLIENTS, plan=PLAN, calibrator=BETA)
 
 
-# Words
+def test_steps_fit_an_axis_of_their_values():
+    form = FORMS["steps"]
+    axis = fg.Axis.from_values(form.values)
+    result = fg.evaluate(CLIENTS, axis=axis, calibrator=calibrator(form))
+    assert counts_of(result).sum() == sum(len(labels) for labels, _ in CLIENTS.values())
 
 
 def test_the_words_name_the_map():
@@ -386,9 +326,6 @@ def test_the_words_name_the_map():
     line = PLAN.with_calibrator(calibrator(FORMS["line"], "auto"))
     assert "auto (straight pieces between 4 knots, in log-odds)" in explain(line)
     assert BETA.digest[:32] in MAPPED._repr_html_()
-
-
-# Rows
 
 
 @pytest.mark.parametrize(
@@ -405,18 +342,11 @@ def test_rows_are_mapped_and_then_binned(plan):
         assert one == other
 
 
-def test_a_map_changes_losses():
-    direct = fg.evaluate(CLIENTS, calibrator=BETA)
-    assert direct.brier_score.value == fg.evaluate(THROUGH).brier_score.value
-    assert direct.brier_score.value != fg.evaluate(CLIENTS).brier_score.value
-
-
 def test_many_rows_on_several_threads_are_mapped():
     labels, scores = draw_rows(1_200_000)
     mapped = fg.evaluate({"a": (labels, scores)}, calibrator=BETA)
-    assert counts_of(mapped).tolist() == (
-        counts_of(fg.evaluate({"a": (labels, BETA.transform(scores))})).tolist()
-    )
+    through = fg.evaluate({"a": (labels, BETA.transform(scores))})
+    assert counts_of(mapped).tolist() == counts_of(through).tolist()
 
 
 def test_reports_are_of_mapped_scores():
@@ -435,17 +365,12 @@ def test_reports_are_of_mapped_scores():
     np.testing.assert_allclose(mapped, expected, atol=1e-6)
 
 
-def test_scores_that_the_map_brings_inside_the_axis_are_not_clipped():
+def test_scores_are_judged_by_the_axis_once_mapped_and_percentages_are_refused():
     axis = fg.Axis.uniform(8, 0.25, 0.75, outside="clip")
-    plan = fg.EvaluationPlan.for_histogram(axis, fg.Cohort(3)).with_calibrator(
-        calibrator(Steps((0.5,), (0.3, 0.9)))
-    )
-    rows = Examples([0, 1, 1], [0.1, 0.6, 7.0])
-    _, counted = count_exactly(plan, [rows])
-    assert counted.oddities.clipped == 2
-
-
-def test_percentages_are_refused_as_without_a_map():
+    plan = fg.EvaluationPlan.for_histogram(axis, fg.Cohort(3))
+    plan = plan.with_calibrator(calibrator(Steps((0.5,), (0.3, 0.9))))
+    _, counted = count_exactly(plan, [Examples([0, 1, 1], [0.1, 0.6, 7.0])])
+    assert counted.oddities.clipped == 2  # the map brings the first inside
     percent = {"a": ([0, 1, 1], [10.0, 55.0, 80.0])}
     with pytest.raises(fg.InputError, match=r"3 of 3 scores lie outside the axis \[0, 1\]"):
         fg.evaluate(percent, calibrator=BETA)
@@ -460,9 +385,6 @@ def test_histograms_of_different_maps_do_not_add():
     assert PLAN.histogram() != MAPPED.histogram()
 
 
-# Edges before the map
-
-
 def test_edges_are_pulled_back():
     plan = plan_for(bins=4).with_calibrator(
         calibrator(Steps((0.2, 0.3, 0.9), (0.1, 0.3, 0.6, 0.7)))
@@ -473,29 +395,20 @@ def test_edges_are_pulled_back():
     assert PLAN.score_axis is PLAN.axis
 
 
-def test_a_site_judges_bins_on_scores_before_the_map(tmp_path):
-    cliff = LogOddsLine((0.0, 1e-4), (-3.0, 3.0))
+def test_a_site_allows_bins_by_their_digest_on_scores_before_the_map(tmp_path):
+    cliff = calibrator(LogOddsLine((0.0, 1e-4), (-3.0, 3.0)))
+    fine = plan_for(bins=256, cohort=fg.Cohort(4, 1)).with_calibrator(cliff)
 
-    def exact(bins=16, form=cliff, **options):
-        plan = plan_for(bins=bins, cohort=fg.Cohort(4, 1), **options)
-        return plan.with_calibrator(calibrator(form))
-
-    def judge(name, plan, **options):
-        site = make_site(tmp_path / name, min_bin_width=1 / 128, score_sums=True, **options)
+    def judge(name, axis, plan=fine):
+        site = make_site(tmp_path / name, min_bin_width=1 / 128, axes=(axis.digest,), max_bins=256)
         members = [site.key.public, *(PEERS[name].public for name in "bcd")]
         site.judge(plan, members=members, coordinator=BOSS.public)
 
-    judge("gentle", exact(form=Beta(0.9, 1.1, 0.2)))
-    judge("noisy", exact(privacy=fg.DistributedDP(1.0), score_sums=True))
-    with pytest.raises(fg.PlanRefused, match=r"bins, on scores before the plan's map, are narrow"):
-        judge("cliff", exact())
-    fine = exact(256)
-    before = fine.with_calibrator(None).axis.digest
     with pytest.raises(fg.PlanRefused, match=fine.score_axis.digest):
-        judge("axis", fine, axes=(before,), max_bins=256)
-    judge("map", fine, axes=(fine.score_axis.digest,), max_bins=256)
-    with pytest.raises(fg.PlanRefused, match="score sums of scores that go through a map"):
-        judge("sums", exact(form=FORMS["identity"], score_sums=True))
+        judge("axis", fine.axis)
+    judge("map", fine.score_axis)
+    with pytest.raises(fg.PlanRefused, match=r"bins, on scores before the plan's map, are narrow"):
+        judge("cliff", fine.axis, plan_for(bins=16, cohort=fg.Cohort(4, 1)).with_calibrator(cliff))
 
 
 SCORES = np.linspace(0, 1, 21)

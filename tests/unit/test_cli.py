@@ -71,20 +71,14 @@ def test_evaluate_prints_the_verdict():
     assert result.stdout.startswith(f"4 clients, {table.num_rows} examples, ")
 
 
-def test_one_file_for_each_client(folder):
+def test_clients_come_from_files_or_from_a_column(folder):
     files = sorted(folder.glob("site-*.csv"))
     assert len(files) == 4
     split, whole = evaluate(*files), evaluate("scores.parquet", "--client", "site")
     assert split.exit_code == 0
     assert split.stdout == whole.stdout
-
-
-def test_several_files_with_a_client_column(folder):
     whole = evaluate("scores.parquet", "--client", "site")
     assert evaluate(*sorted(folder.glob("site-*.csv")), "--client", "site").stdout == whole.stdout
-
-
-def test_one_file_is_one_client():
     assert evaluate("scores.parquet").stdout.startswith("1 client, 300 examples")
 
 
@@ -106,25 +100,19 @@ def test_plots_are_pictures(folder):
         assert len(np.unique(colours)) > 10
 
 
-def test_options_reach_the_plan():
+def test_options_reach_the_plan_and_have_defaults():
     options = ["--bins", 50, "--range", -1, 2, "--clip", "--estimator", "quantile"]
     result = evaluate("scores.parquet", *options, "--quantiles", 40, "--json", "r.json")
     assert result.exit_code == 0
     loaded = fg.Evaluation.from_json("r.json")
     assert loaded.plan.axis.spec == fg.Axis.uniform(50, -1.0, 2.0, "clip").spec
     assert loaded.estimator == fg.Quantile(40)
-
-
-def test_default_options():
     evaluate("scores.parquet", "--json", "r.json")
     loaded = fg.Evaluation.from_json("r.json")
     assert loaded.plan.axis.spec == fg.Axis.uniform(4096).spec
     assert loaded.estimator == fg.Aligned()
     evaluate("scores.parquet", "--json", "r.json", "--estimator", "quantile")
     assert fg.Evaluation.from_json("r.json").estimator == fg.Quantile(256)
-
-
-def test_logit_axis():
     evaluate("scores.parquet", "--axis", "logit", "--bins", 64, "--clip", "--json", "r.json")
     axis = fg.Evaluation.from_json("r.json").plan.axis
     assert axis.spec == fg.Axis.logit(64, outside="clip").spec
@@ -136,11 +124,12 @@ def test_positive_label():
     assert "33.3% positive" in evaluate("words.csv", "--positive", "no").stdout
 
 
-def test_quiet_prints_nothing():
+def test_quiet_prints_nothing_but_errors():
     result = evaluate("scores.parquet", "--quiet", "--json", "r.json")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
     assert Path("r.json").exists()
     assert evaluate("scores.parquet", "-q").output == ""
+    assert "no such file" in complaint(evaluate("absent.csv", "-q"))
 
 
 @pytest.mark.parametrize("options", [[], ["--quiet"], ["--at", 0.5]])
@@ -164,21 +153,14 @@ def test_json_to_a_pipe_where_noise_hides_all():
     assert json.loads(piped.stdout)["privacy"]["epsilon"] == 0.1
 
 
-def test_quiet_still_tells_errors():
-    assert "no such file" in complaint(evaluate("absent.csv", "-q"))
-
-
 BAD_OPTIONS = {
     "no bins": (["--bins", 0], "at least 1 bin", "4096"),
     "negative bins": (["--bins", -5], "at least 1 bin", "4096"),
     "too many bins": (["--bins", 1_000_000_000], "8.0 GB", "4096"),
     "range of a logit axis": (["--axis", "logit", "--range", 0, 1], "0 to 1", "Drop --range"),
     "quantiles alone": (["--quantiles", 10], "--quantiles", "--estimator quantile"),
-    "one quantile": (["--estimator", "quantile", "--quantiles", 1], "quantiles", "from 2"),
     "nothing to shrink": (["--no-shrink"], "exact sum has no noise", "Leave that out"),
-    "range upside down": (["--range", 1, 0], "low < high", "Swap"),
     "range of nothing": (["--range", 0.5, 0.5], "low < high", "widen"),
-    "range without end": (["--range", 0, "inf"], "--range takes", "finite"),
 }
 
 
@@ -189,43 +171,33 @@ def test_bad_options(options, what, remedy):
     assert remedy in line
 
 
-def test_too_many_bins_speaks_of_memory():
-    assert re.search(r"memory|GB", complaint(evaluate("scores.parquet", "--bins", 10**9)))
+def test_wrong_column_lists_the_columns():
+    for columns in (
+        ["--label", "y", "--score", "q"],
+        ["--label", "q", "--score", "p"],
+        [*COLUMNS, "--client", "q"],
+    ):
+        line = complaint(run("evaluate", "scores.parquet", *columns))
+        for told in ("scores.parquet", "no column 'q'", "'y', 'p', 'site'"):
+            assert told in line
 
 
-@pytest.mark.parametrize(
-    ("arguments", "what"),
-    [
-        (["evaluate", "scores.parquet", "--label", "y", "--score", "q"], "no column 'q'"),
-        (["evaluate", "scores.parquet", "--label", "q", "--score", "p"], "no column 'q'"),
-        (["evaluate", "scores.parquet", *COLUMNS, "--client", "q"], "no column 'q'"),
-    ],
-)
-def test_wrong_column_lists_the_columns(arguments, what):
-    line = complaint(run(*arguments))
-    assert "scores.parquet" in line
-    assert what in line
-    assert "'y', 'p', 'site'" in line
-
-
-def test_one_column_twice():
-    result = run("evaluate", "scores.parquet", "--label", "p", "--score", "p")
-    assert "one column cannot be two things" in complaint(result)
-
-
-def test_files_that_make_the_same_client(folder):
+def test_files_that_cannot_be_evaluated_together_or_at_all(folder):
     (folder / "old").mkdir()
     shutil.copy("site-s0.csv", "old/site-s0.csv")
+    Path("site-s0.csv.gz").write_bytes(gzip.compress(Path("site-s0.csv").read_bytes()))
     line = complaint(evaluate("site-s0.csv", "old/site-s0.csv"))
     assert "'site-s0'" in line
     assert "site-s0.csv and old/site-s0.csv" in line
     assert "--client" in line
-
-
-def test_same_stem_with_another_ending():
-    content = Path("site-s0.csv").read_bytes()
-    Path("site-s0.csv.gz").write_bytes(gzip.compress(content))
-    assert "Rename one" in complaint(evaluate("site-s0.csv", "site-s0.csv.gz"))
+    for files, told in (
+        (["scores.parquet", "--label", "p"], "one column cannot be two things"),
+        (["site-s0.csv", "site-s0.csv.gz"], "Rename one"),
+        (["old"], "old: this is a folder. Name the files in it"),
+        (["no-*.csv"], "no-*.csv: there is no such file"),
+        *([[name], name] for name in ("x[bold]y.csv", "x:id:y.csv", "x[/]y.csv")),
+    ):
+        assert told in complaint(run("evaluate", *COLUMNS, *files))
 
 
 @pytest.mark.parametrize(
@@ -250,50 +222,28 @@ def test_bad_files(name, content, told):
     assert "SECRET123" not in line
 
 
-def test_folder_instead_of_a_file(folder):
-    (folder / "exports").mkdir()
-    assert "exports: this is a folder. Name the files in it" in complaint(evaluate("exports"))
-
-
-def test_pattern_that_matches_nothing():
-    assert "no-*.csv: there is no such file" in complaint(evaluate("no-*.csv"))
-
-
 @pytest.mark.parametrize(
-    ("rows", "remedy"),
+    ("rows", "told"),
     [
-        pytest.param("yes,0.1\nno,0.9\n", "--positive", id="labels"),
-        pytest.param("0,0.1\n1,1.9\n", "--clip", id="scores outside"),
-        pytest.param("0,0.1\n0,0.9\n", "--positive", id="one class"),
+        ("yes,0.1\nno,0.9\n", ["--positive"]),
+        ("0,0.1\n1,1.9\n", ["--clip"]),
+        ("0,0.1\n0,0.9\n", ["--positive", "no client has a positive example"]),
     ],
+    ids=["labels", "scores outside", "one class"],
 )
-def test_remedies_are_options_of_the_command(rows, remedy):
+def test_remedies_are_options_of_the_command(rows, told):
     Path("s.csv").write_text("y,p\n" + rows)
-    assert remedy in complaint(evaluate("s.csv"))
-
-
-def test_no_positives_anywhere():
-    Path("s.csv").write_text("y,p\n0,0.1\n0,0.9\n")
     line = complaint(evaluate("s.csv", "--json", "r.json"))
-    assert "no client has a positive example" in line
+    assert [words for words in told if words not in line] == []
     assert not Path("r.json").exists()
 
 
-@pytest.mark.parametrize("name", ["x[bold]y.csv", "x:id:y.csv", "x[/]y.csv"])
-def test_names_are_printed_as_they_are(name):
-    assert name in complaint(evaluate(name))
+def test_output_that_cannot_be_written_and_memory_that_ends(monkeypatch):
+    for option, place in (("--json", "absent/r.json"), ("--json", "."), ("--plots", "site-s0.csv")):
+        line = complaint(evaluate("scores.parquet", option, place), code=1)
+        assert "cannot write" in line
+        assert place in line
 
-
-@pytest.mark.parametrize(
-    "options", [["--json", "absent/r.json"], ["--json", "."], ["--plots", "scores.parquet"]]
-)
-def test_output_that_cannot_be_written(options):
-    line = complaint(evaluate("scores.parquet", *options), code=1)
-    assert "cannot write" in line
-    assert options[1] in line
-
-
-def test_out_of_memory(monkeypatch):
     def exhausted(*_, **__):
         raise MemoryError
 
@@ -303,34 +253,19 @@ def test_out_of_memory(monkeypatch):
     assert "--bins" in line
 
 
-@pytest.mark.parametrize("command", [[], ["evaluate"], ["demo"]])
-@pytest.mark.parametrize("option", ["--help", "-h"])
-def test_help(command, option):
-    result = run(*command, option)
-    assert result.exit_code == 0
-    assert result.stderr == ""
-    assert "Usage: " in result.stdout
-
-
-@pytest.mark.parametrize(
-    ("command", "example"),
-    [
-        ("evaluate", "fedgauge evaluate scores.parquet --client site --label y --score p"),
-        ("evaluate", "fedgauge evaluate site-*.csv --label"),
-        ("demo", "fedgauge demo --out"),
-    ],
-)
-def test_help_shows_an_example(command, example):
-    assert example in words(run(command, "--help").stdout)
-
-
-@pytest.mark.parametrize(
-    ("option", "default"), [("--axis", "uniform"), ("--quantiles", "256"), ("--range", "0 1")]
-)
-def test_help_shows_the_defaults(option, default):
+def test_help_shows_examples_and_defaults():
+    for command in ([], ["evaluate"], ["demo"]):
+        for option in ("--help", "-h"):
+            result = run(*command, option)
+            assert (result.exit_code, result.stderr) == (0, "")
+            assert "Usage: " in result.stdout
+    assert "fedgauge demo --out" in words(run("demo", "--help").stdout)
     text = words(run("evaluate", "--help").stdout)
-    after = text[text.index(f"{option} ", text.index("Arguments")) :]  # examples name options too
-    assert f"[default: {default}]" in after[:220]
+    assert "fedgauge evaluate scores.parquet --client site --label y --score p" in text
+    assert "fedgauge evaluate site-*.csv --label" in text
+    for option, default in (("--axis", "uniform"), ("--quantiles", "256"), ("--range", "0 1")):
+        after = text[text.index(f"{option} ", text.index("Arguments")) :]  # after the examples
+        assert f"[default: {default}]" in after[:220]
 
 
 def test_examples_of_the_help_run(folder):
@@ -361,14 +296,6 @@ def test_examples_of_the_help_run(folder):
     clinics = sorted(str(path) for path in (folder / "files").glob("clinic-*.csv"))
     told = [run("evaluate", *clinics, *each.split()[2:]).stdout for each in sliced]
     assert [name in text for name, text in zip(SLICED, told, strict=True)] == [True] * len(SLICED)
-
-
-def test_no_arguments_shows_help():
-    result = run()
-    assert result.exit_code in (0, 2)  # 2 since click 8.2
-    assert "Usage: " in result.output
-    assert "evaluate" in result.output
-    assert "demo" in result.output
 
 
 def test_version():
@@ -413,9 +340,6 @@ def test_demo_says_where_its_files_are(demo_output):
         assert (folder / name).stat().st_size > 1000
     assert last.startswith(f"Open {folder / 'report.html'} in a browser")
     assert (folder / "report.html").read_text().startswith("<!doctype html>")
-    for name in NAMES:
-        colours = imread(folder / name)[..., :3] @ [1, 256, 65536]
-        assert len(np.unique(colours)) > 10
 
 
 def test_demo_without_options_writes_here(tmp_path, monkeypatch):
@@ -423,12 +347,6 @@ def test_demo_without_options_writes_here(tmp_path, monkeypatch):
     result = run("demo", "--quiet")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
     assert len(list((tmp_path / "fedgauge-demo").iterdir())) == 6
-
-
-def test_demo_into_a_file(tmp_path):
-    (tmp_path / "file").touch()
-    line = complaint(run("demo", "--out", tmp_path / "file"), code=1)
-    assert "cannot make folder" in line
 
 
 def main(monkeypatch, capsys, *arguments):
@@ -443,12 +361,13 @@ def main(monkeypatch, capsys, *arguments):
 @pytest.mark.parametrize(
     "arguments",
     [
-        pytest.param(["evaluate", "scores.parquet", "--label", "y"], id="missing option"),
-        pytest.param(["evaluate", *COLUMNS], id="missing file"),
-        pytest.param(["evaluate", "scores.parquet", *COLUMNS, "--bins", "many"], id="not a number"),
-        pytest.param(["evaluate", "scores.parquet", *COLUMNS, "--bin", "9"], id="unknown option"),
-        pytest.param(["evaluat"], id="unknown command"),
+        ["evaluate", "scores.parquet", "--label", "y"],
+        ["evaluate", *COLUMNS],
+        ["evaluate", "scores.parquet", *COLUMNS, "--bins", "many"],
+        ["evaluate", "scores.parquet", *COLUMNS, "--bin", "9"],
+        ["evaluat"],
     ],
+    ids=["missing option", "missing file", "not a number", "unknown option", "unknown command"],
 )
 def test_wrong_usage_is_told_in_one_line(monkeypatch, capsys, arguments):
     code, out, err = main(monkeypatch, capsys, *arguments)
@@ -457,14 +376,12 @@ def test_wrong_usage_is_told_in_one_line(monkeypatch, capsys, arguments):
     assert err.count("\n") == 1
 
 
-def test_no_arguments_shows_nothing_but_help(monkeypatch, capsys):
+def test_no_arguments_show_help_and_an_interrupt_is_told_in_one_line(monkeypatch, capsys):
     code, out, err = main(monkeypatch, capsys)
-    assert code in (0, 2)
-    assert "Usage: fedgauge" in out
+    assert code in (0, 2)  # 2 since click 8.2
+    assert [word for word in ("Usage: fedgauge", "evaluate", "demo") if word not in out] == []
     assert err == ""
 
-
-def test_interrupt_is_told_in_one_line(monkeypatch, capsys):
     def interrupt(_):
         raise KeyboardInterrupt
 
@@ -485,26 +402,15 @@ def installed(*arguments, cwd):
     )
 
 
-def test_installed_command_evaluates(folder):
+def test_installed_command_evaluates_or_refuses(folder):
     files = sorted(path.name for path in folder.glob("site-*.csv"))
     done = installed("evaluate", *files, *COLUMNS, "--json", "r.json", cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == evaluate(*files).stdout
     assert fg.Evaluation.from_json("r.json").clients == 4
-
-
-def test_installed_command_refuses(folder):
     done = installed("evaluate", "scores.parquet", "--label", "y", "--score", "q", cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("fedgauge: scores.parquet: there is no column 'q'")
-    assert done.stderr.count("\n") == 1
-
-
-def test_command_that_cannot_finish(folder, shell):
-    columns = " ".join(COLUMNS)
-    done = shell(f"fedgauge evaluate scores.parquet {columns} --json no/r.json", folder)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("fedgauge: cannot write no/r.json")
     assert done.stderr.count("\n") == 1
 
 
@@ -590,44 +496,30 @@ print(*sys.modules)
 
 def loaded(*arguments, folder):
     """The modules that a command in a process of its own has loaded when it ends."""
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, *map(str, arguments)],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command = [sys.executable, "-c", SCRIPT, *map(str, arguments)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     return set(done.stdout.splitlines()[-1].split())
 
 
-def test_the_version_needs_next_to_nothing(tmp_path):
+def test_modules_are_loaded_where_they_are_needed(tmp_path):
     modules = loaded("--version", folder=tmp_path)
     assert modules & {*SLOW, "cryptography", "msgspec", "numpy", "pyarrow"} == set()
     assert {name for name in modules if name.startswith("fedgauge.")} <= {
-        *("fedgauge.cli", "fedgauge.cli", "fedgauge.cli.options"),
-        *("fedgauge.cli.terminal", "fedgauge.cli.terminal", "fedgauge.errors", "fedgauge.escaping"),
+        *("fedgauge.cli", "fedgauge.cli.options", "fedgauge.cli.terminal"),
+        *("fedgauge.errors", "fedgauge.escaping"),
     }
-
-
-def test_an_exact_evaluation_of_small_files_loads_what_it_needs(tmp_path):
     (tmp_path / "a.csv").write_text("y,p\n0,0.2\n1,0.7\n1,0.4\n0,0.5\n")
     modules = loaded("evaluate", "a.csv", "--label", "y", "--score", "p", folder=tmp_path)
     assert "pyarrow" in modules
     assert modules & SLOW == set()
-
-
-def test_importing_the_package_loads_the_exceptions_alone():
-    script = "import fedgauge, sys; print(*sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
+    script = [sys.executable, "-c", "import fedgauge, sys; print(*sys.modules)"]
+    done = subprocess.run(script, capture_output=True, text=True, check=True)
     names = {name for name in done.stdout.split() if name.startswith("fedgauge.")}
     assert names == {"fedgauge.errors", "fedgauge.escaping"}
 
 
-@pytest.mark.parametrize("start", [1.0, 7.0, 1e3, 1e9])
-def test_digamma_is_that_of_scipy(start):
-    numbers = start + np.linspace(0, 12, 97)
+def test_digamma_is_that_of_scipy():
+    numbers = np.array([1.0, 7.0, 1e3, 1e9])[:, np.newaxis] + np.linspace(0, 12, 97)
     assert digamma(numbers) == pytest.approx(special.digamma(numbers), rel=4e-15, abs=4e-15)
 
 

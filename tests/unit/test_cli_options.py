@@ -67,8 +67,6 @@ def plan(*options):
     return run("plan", "--clients", 3, "--examples", 6_000, *options)
 
 
-# Options that would do nothing
-
 IDLE = {
     "noise": ["--noise", "polya"],
     "unit": ["--unit", "example"],
@@ -120,9 +118,6 @@ def test_reports_need_nobody_else(option):
 )
 def test_hints_and_columns_that_change_nothing_are_refused(options, told):
     assert told in complaint(evaluate(*COLUMNS, *options))
-
-
-# Plans that cannot be, or are of no use
 
 
 @pytest.mark.parametrize("model", [["--epsilon", 1], ["--privacy", "sa"]])
@@ -202,9 +197,6 @@ def test_where_needs_has_no_answer_words_stay(monkeypatch):
     assert "It takes more examples or a larger --epsilon" in told
 
 
-# Files and clients, once each
-
-
 def test_a_file_counts_once(folder):
     told = complaint(run("evaluate", "a.csv", "a.csv", *COLUMNS))
     assert "a.csv is given twice" in told
@@ -215,9 +207,6 @@ def test_a_file_counts_once(folder):
     assert "a.csv is given twice" in told
     told = complaint(run("evaluate", "a.csv", folder / "a.csv", *COLUMNS, "--client", "who"))
     assert "is the same file as a.csv" in told
-
-
-# Files that are not overwritten
 
 
 def test_json_replaces_results_alone():
@@ -281,9 +270,6 @@ def test_intake_replaces_results_alone():
     told = complaint(run("intake", "l.toml", "a.fgr", "--json", "a.csv"))
     assert "a.csv exists and is no result" in told
     assert not Path("intake").exists()
-
-
-# Known values
 
 
 @pytest.mark.parametrize("values", ["0..10", "0,1,2,3,4,5,6,7,8,9,10", "0..4,5,6..10"])
@@ -374,9 +360,6 @@ def test_other_scores_are_not_taken_for_points(options):
     done(evaluate(*options))
 
 
-# The axis of a plan
-
-
 def planned(*options):
     told = done(plan(*options, "-o", "p.toml"))
     return fg.EvaluationPlan.load("p.toml"), " ".join(told.split())
@@ -439,9 +422,6 @@ def test_wants_are_of_the_axis_asked_for(needs):
     assert asked["axis"] == fg.Axis.from_values(range(11), outside="clip")
 
 
-# Rehearsals
-
-
 @pytest.mark.parametrize("model", [["--privacy", "sa"], ["--epsilon", 1]])
 def test_a_plan_is_rehearsed(model):
     made, _ = planned(*model, "--values", "0..10")
@@ -495,9 +475,6 @@ def test_a_rehearsal_takes_subjects_where_the_plan_protects_them():
     done(evaluate(*COLUMNS, "--plan", "p.toml", "--subject", "who"))
 
 
-# Text files
-
-
 @pytest.mark.parametrize("separator", [";", r"\t", "tab"])
 def test_separator_and_decimal(separator):
     mark = ";" if separator == ";" else "\t"
@@ -539,8 +516,6 @@ def test_encode_reads_such_files():
     done(run("encode", "l.toml", "a.csv", *COLUMNS, "-o", "a.fgr"))
     assert Path("eu.fgr").stat().st_size == Path("a.fgr").stat().st_size
 
-
-# Scores that are no probabilities.
 
 MARGINS = ["--label", "y", "--score", "points"]
 SKELLAM = ["--noise", "skellam", "--delta", 1e-6]

@@ -66,9 +66,6 @@ def needs(monkeypatch):
     return asked
 
 
-# evaluate
-
-
 def load(*arguments):
     done(evaluate(*arguments, "--json", "r.json"))
     return fg.Evaluation.from_json("r.json")
@@ -297,9 +294,6 @@ def test_score_sums_that_cannot_be_are_told_with_the_remedy(options, remedy):
     assert remedy in complaint(run("plan", *HINTS, *options, "--score-sums"))
 
 
-# plan
-
-
 def test_a_plan_with_score_sums(needs):
     done(run("plan", *HINTS, "--epsilon", 1, "--score-sums", "--want", 0.01, "-o", "p.toml"))
     loaded = fg.EvaluationPlan.load("p.toml")
@@ -416,9 +410,6 @@ def test_plan_that_cannot_be_written(folder, out):
     assert out in complaint(result, code=result.exit_code)
 
 
-# explain
-
-
 @pytest.mark.parametrize("ending", ["toml", "json"])
 def test_explain(ending):
     plan = fg.EvaluationPlan.for_histogram(
@@ -450,9 +441,6 @@ def test_explain_what_is_no_plan(name, content, told):
 def test_explain_a_folder(folder):
     (folder / "p.toml").mkdir()
     assert "p.toml is a folder. Name a plan" in complaint(run("explain", "p.toml"))
-
-
-# help
 
 
 def examples_of(command):

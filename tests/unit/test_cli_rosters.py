@@ -86,9 +86,6 @@ def labels(platform, name, *column):
     return [platform.folder / f"{name}.csv", "--label", "bought", *column, "--bins", bins]
 
 
-# Rosters
-
-
 def test_a_roster_holds_ids_and_no_label(platform):
     done = make_roster(platform)
     path = platform.folder / f"{SHOP}.roster"
@@ -132,9 +129,6 @@ def test_what_is_no_roster_is_not_overwritten(platform):
     path.write_text("precious")
     assert "is no roster of fedgauge, so it is not overwritten" in complaint(make_roster(platform))
     assert path.read_text() == "precious"
-
-
-# Bins
 
 
 def test_bins_for_each_party_and_what_is_next(platform):
@@ -227,9 +221,6 @@ def test_noise_that_hides_all_is_warned_of(platform):
     assert done.exit_code == 0
     assert done.stdout == ""
     assert "such a result is of little use" in done.stderr
-
-
-# The exchange of a label plan
 
 
 def assigned(platform, names=SHOPS, more=("--min-survivors", "3", "--tree", "24")):

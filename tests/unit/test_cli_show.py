@@ -151,9 +151,6 @@ def test_wrong_requests_are_told_in_one_line(options, code, remedy):
     assert remedy in result.stderr
 
 
-# Who signed it
-
-
 @pytest.fixture(scope="module")
 def signed(tmp_path_factory):
     """Sites, and a result between them."""

@@ -484,9 +484,6 @@ def of_models(**options):
     )
 
 
-# Copies and files
-
-
 @pytest.mark.parametrize("make", [of_models, of_classes], ids=["pair", "confusion"])
 @pytest.mark.parametrize("bins", [16, 128])
 def test_a_plan_with_tables_keeps_its_digest_when_it_is_copied(make, bins):
@@ -531,9 +528,6 @@ def test_classes_read_through_a_map_print():
     assert "macro average" in str(result)
     assert "macro average" not in str(after)
     assert "label owl" in after._repr_html_()
-
-
-# Names
 
 
 @pytest.mark.parametrize(
@@ -584,9 +578,6 @@ def test_groups_of_a_task_need_the_name_of_a_grouping(make, groups):
 def test_models_that_are_no_list_are_refused(models):
     with pytest.raises(fg.PlanError, match="models must be a list of names"):
         fg.evaluate({"a": fg.Examples(Y, {"new": S, "old": OLD})}, models=models)
-
-
-# Questions
 
 
 def test_thresholds_and_margins_that_are_no_numbers_are_told():
@@ -646,8 +637,6 @@ def test_scores_near_0_are_no_crowd_of_many_classes():
     result = fg.evaluate({"a": fg.Examples(kind, scores)}, task=many, axis=axis)
     assert result.caution is None
 
-
-# Forms of data
 
 FORMS = {
     "lists": lambda table: table.tolist(),
@@ -737,9 +726,6 @@ def test_no_label_can_pass_for_another_part_of_what_officers_read(task, label):
         task(labels=["dog", label])
 
 
-# Groups of nobody
-
-
 def test_a_misspelt_group_is_told_as_such():
     result = by_group(["Women", "men"], axis=COARSE)
     told = "no example of Women, so nothing is defined. Rows of no listed group are in 'other'"
@@ -761,9 +747,6 @@ def test_a_group_that_noise_hides_is_not_one_of_nobody():
         "<Evaluation at 3 clients: group Women is withheld>"
     )
     assert "group Women        withheld" in str(private)
-
-
-# Maps
 
 
 def test_a_map_is_judged_in_sample_on_its_own_part_alone():

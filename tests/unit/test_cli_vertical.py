@@ -196,9 +196,6 @@ def test_nothing_else_is_overwritten():
     assert "is not overwritten" in complaint(done)
 
 
-# plan
-
-
 def test_plan_says_what_to_expect():
     done = run(*PLAN, columns=120)
     assert done.exit_code == 0, done.output

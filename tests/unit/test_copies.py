@@ -172,9 +172,6 @@ def head_of(folder):
     return folder / "site.key.head"
 
 
-# In step
-
-
 def test_the_witness_says_what_the_head_says(ledger, folder, place):
     for number in (3, 4):
         spend(ledger, number, 0.5)
@@ -233,9 +230,6 @@ def test_copies_of_a_site_wait_for_each_other(ledger, folder, place, tmp_path):
     assert len(twin.entries()) == 4
 
 
-# Out of step or out of reach
-
-
 def test_a_witness_that_is_ahead_or_of_another_line(ledger, folder, place, tmp_path):
     for name in ("old", "twin"):
         shutil.copytree(folder, tmp_path / name)
@@ -268,9 +262,6 @@ def test_a_damaged_witness_or_a_folder_in_its_place(ledger, place):
     every_call_fails(ledger, "cannot use the witness .*: Is a directory")
 
 
-# The first one
-
-
 def test_a_witness_that_a_killed_call_left_is_taken_up(folder, place):
     ledger = make_ledger(folder)
     ledger.appoint(place)
@@ -300,9 +291,6 @@ def test_no_witness_of_a_ledger_that_is_not_whole(ledger, folder, place):
     with pytest.raises(LedgerError, match="old copy"):
         open_ledger(folder).appoint(place.parent / "new")
     assert not (place.parent / "new").exists()
-
-
-# The site file
 
 
 @pytest.fixture
@@ -390,9 +378,6 @@ def test_the_commands(site, place):
     done = run("ledger", "show", "--site", site.path)
     assert done.exit_code == 1
     assert "out of reach" in done.stderr
-
-
-# A ledger comes with its site
 
 
 def test_every_site_that_has_a_key_has_had_a_ledger(tmp_path, monkeypatch):

@@ -48,9 +48,6 @@ def _part(group, i):
 RESULT = evaluate()
 
 
-# The arithmetic
-
-
 def estimate(value, low, high, bounds=None, **parts):
     return Estimate(value, bounds or (value, value), low, high, 0.95, parts)
 
@@ -90,9 +87,6 @@ def test_both_ends_of_an_exact_and_a_noisy_estimate_are_kept():
     one, other = gap(exact, noisy), gap(noisy, exact)
     assert one.low == pytest.approx(-other.high)
     assert one.low == pytest.approx(-0.1 - math.hypot(0.1, 0.3))
-
-
-# Values
 
 
 def brute_xauc(positives, negatives):
@@ -181,9 +175,6 @@ def test_groups_are_those_of_the_selected_model():
     assert new.difference.value == pytest.approx(-old.difference.value, abs=1e-3)
 
 
-# Which groups are compared
-
-
 def pairs(gaps):
     return [(each.group, each.against) for each in gaps.pairs]
 
@@ -227,9 +218,6 @@ def test_what_cannot_be_compared_is_told():
         RESULT.select(group="men").gaps("roc_auc")
 
 
-# The largest of many
-
-
 def test_the_largest_gap_is_seen_from_above_and_judged_with_all_others():
     gaps = evaluate([*"abcdefghij"], RNG.choice([*"abcdefghij"], N)).gaps("recall", at=0.5)
     assert (gaps.compared, len(gaps.pairs)) == (45, 45)
@@ -241,9 +229,6 @@ def test_the_largest_gap_is_seen_from_above_and_judged_with_all_others():
     (men_above,) = [RESULT.gaps("recall", at=0.5).largest]
     assert (men_above.group, men_above.against) == ("men", "women")
     assert men_above.stands_out
-
-
-# Noise and small groups
 
 
 def test_groups_that_noise_hides_are_told_as_such():
@@ -283,9 +268,6 @@ def test_a_map_moves_scores_of_groups_too():
     mapped = RESULT.with_calibrator(calibrator)
     of = mapped.gaps("calibration_in_the_large").groups["women"]
     assert of == mapped.select(group="women").calibration_in_the_large
-
-
-# As tables
 
 
 def test_gaps_print_and_become_frames():
@@ -459,9 +441,6 @@ def test_sensitivity_is_the_largest_change_of_all_counts(tree, unit, cap, neighb
     assert sensitivity.l1 == np.abs(changes).sum(axis=2).max()
     assert sensitivity.l2 == pytest.approx(np.sqrt((changes**2).sum(axis=2).max()), rel=1e-12)
     assert spec.level_sensitivity * len(tree) == sensitivity.l1
-
-
-# What every model answers
 
 
 EVERY_MODEL = (

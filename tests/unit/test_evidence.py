@@ -116,9 +116,6 @@ def test_it_is_evidence_about_its_session_alone(scenes, name):
             each.judged(other)
 
 
-# What a hostile member and a coordinator have at hand
-
-
 def signature(member, stage, body, to=EVERYONE, *, session):
     place = {"stage": stage, "session": session, "recipient": to}
     return Envelope.from_bytes(sealed(KEYS[member], member, body, **place)).signature
@@ -219,9 +216,6 @@ def hand():
     return Hand(false_complaint())
 
 
-# A complaint, and its answer
-
-
 def test_a_false_complaint_is_the_holders_fault_where_it_was_answered(hand):
     """Whoever hands evidence on can leave the answer out, and then nothing is proved."""
     assert hand.dispute(VICTIM, HOSTILE).judged(hand.invitation).member == HOSTILE
@@ -306,9 +300,6 @@ def test_there_is_one_answer_and_one_box(hand, times):
     hand.shows_nothing(changed(whole, shares=hand.said(Stage.SHARE, changed(shares, boxes=boxes))))
 
 
-# A share that was told
-
-
 def told(hand, holder, dealer):
     return next(part.share for part in hand.opened[holder].masks if part.member == dealer)
 
@@ -343,9 +334,6 @@ def test_a_box_that_the_holder_did_not_get_is_not_held_against_it(hand):
     assert changed(evidence, boxes=boxes, receipt=received).judged(hand.invitation)
 
 
-# Shares that were dealt
-
-
 @pytest.mark.parametrize("kind", Kind)
 def test_shares_show_nothing_unless_they_were_dealt_and_do_not_belong_together(hand, kind):
     for holders in (range(1, 5), range(1, 6), [5, 3, 2, 1]):  # they belong together
@@ -376,9 +364,6 @@ def test_what_the_dealer_did_not_sign_binds_nobody(hand):
         hand.shows_nothing(hand.dealing(VICTIM, Kind.KEY, range(1, 5), keys=shown))
     forged = hand.said(Stage.SHARE, changed(shares, own=bytes(64)))
     hand.shows_nothing(hand.wrong_share(VICTIM, VICTIM, told(hand, VICTIM, VICTIM), shares=forged))
-
-
-# Anything at all
 
 
 def blamed(file):

@@ -53,9 +53,6 @@ def done(letters, survivors=None, **known):
     return over(letters, **known, survivors=sites(survivors or letters))
 
 
-# How many
-
-
 @pytest.mark.parametrize("limit", [0, 1, 3])
 def test_exact_sums_on_a_dataset_are_few(limit):
     rules = STRICT._replace(exact_sums=limit)
@@ -95,9 +92,6 @@ def test_an_exact_sum_without_its_roster_is_no_entry_of_ours(ledger):
         pages.append(encode(Entry("reserve", session(1), SUMS, EXACT)))
     with pytest.raises(LedgerError, match="entry 1 of the ledger does not fit the others"):
         ledger.sessions()
-
-
-# Over whom
 
 
 def test_all_who_are_invited_or_nobody_and_one_roster():
@@ -188,9 +182,6 @@ def test_the_fewest_sites():
     check_sites([done("vabcdef")], sites("vabc"), OPEN)
 
 
-# At the vote
-
-
 def test_nobody_may_be_missing_at_the_vote():
     asked = over("vabcde")
     check_vote([], asked, sites("vabcde"), STRICT)
@@ -220,9 +211,6 @@ def test_the_guard_is_asked_before_anything_is_counted_too(ledger):
     ledger.check_sites(session(3), sites("v123456xyz"), rules=OPEN)
 
 
-# Where members know their neighbours only
-
-
 def test_a_large_sum_is_the_only_one():
     large = over("vabcdef", 4, certain=False)
     check_join([], large, STRICT)  # dropouts cannot be told there
@@ -231,9 +219,6 @@ def test_a_large_sum_is_the_only_one():
             with pytest.raises(PlanRefused, match="cannot be certain who is in the sum"):
                 check_join(earlier, asked, rules)
     check_vote([], large, sites("vabcd"), STRICT)
-
-
-# Which plan
 
 
 @pytest.mark.parametrize("rules", [STRICT, OPEN], ids=["strict", "open"])
@@ -256,9 +241,6 @@ def test_the_ledger_knows_the_plan(tmp_path):
     site.reserve(session(2), plan, roster=roster)
     with pytest.raises(PlanRefused, match="were of another plan"):
         site.reserve(session(3), other, roster=roster)
-
-
-# Which bins
 
 
 def judged(site, axis):
@@ -299,8 +281,6 @@ def test_an_axis_is_allowed_by_its_digest(tmp_path):
         judged(make_site(tmp_path / "closed", min_bin_width=0.2), fine)
     judged(make_site(tmp_path / "opened", min_bin_width=0.2, axes=(fine.digest,)), fine)
 
-
-# Which rows
 
 CHANGED = [
     Fingerprint(1001, "aa", "bb"),
@@ -387,9 +367,6 @@ def test_rows_of_another_dataset_are_compared_when_they_are_known(ledger):
     with pytest.raises(PlanRefused, match="nearly as many rows"):
         ledger.record_data(session(2), Fingerprint(1001, "cc"), rules=STRICT)
     ledger.record_data(session(2), Fingerprint(1200, "cc"), rules=STRICT)
-
-
-# What left
 
 
 def test_what_left_is_recorded_once(ledger):

@@ -155,9 +155,6 @@ def test_masked_rows_are_not_counted_as_if_they_were_there(part):
     assert refusal(labels, scores)
 
 
-# Labels
-
-
 @every_number_type
 def test_zeros_and_ones_of_every_number_type(dtype):
     labels = np.array(LABELS).astype(dtype)
@@ -302,9 +299,6 @@ def test_labels_of_unusable_kinds_are_refused_without_quoting_them(labels, posit
         assert secret not in told
 
 
-# Scores
-
-
 @every_number_type
 def test_scores_of_every_number_type(dtype):
     scores = np.array([0, 1, 1, 0, 1]).astype(dtype)
@@ -353,9 +347,6 @@ def test_scores_that_are_not_numbers_are_refused_without_quoting_them(scores):
     assert told == "y_score holds values that are not numbers. Convert the column to floats."
 
 
-# Shapes
-
-
 def test_unequal_lengths_are_refused():
     told = refusal([0] * 1234, [0.5] * 1233)
     assert told.startswith("y_true has 1,234 rows and y_score 1,233.")
@@ -385,9 +376,6 @@ def test_only_flat_columns_are_taken(many, told):
 def test_no_rows_are_refused(container):
     empty = CONTAINERS[container]([])
     assert refusal(empty, empty).startswith("there are no examples.")
-
-
-# Examples and batches
 
 
 def test_examples_hide_their_rows_cannot_change_and_are_not_copied():

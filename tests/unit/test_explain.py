@@ -195,8 +195,6 @@ def test_who_must_take_part(survivors, colluding):
     assert text == "At least 9 sites; with fewer nothing is released."
 
 
-# What each party learns
-
 LOCAL = fg.EvaluationPlan.for_reports(fg.Axis.uniform(8, outside="clip"), fg.LocalDP(1.0))
 MERGED = fg.EvaluationPlan.for_histogram(
     fg.Axis.uniform(24, outside="clip"), fg.Cohort(9, 2), min_cell=12
@@ -316,8 +314,6 @@ def test_nothing_is_claimed_for_simulations_and_the_brief_is_a_part(plan):
     assert [part.split("\n")[0] for part in parts if "small groups" not in part] == TITLES
 
 
-# Score sums
-
 SUMS = {
     "exact": fg.EvaluationPlan.for_histogram(fg.Axis.uniform(24), fg.Cohort(9, 2), score_sums=True),
     "noisy": fg.EvaluationPlan.for_histogram(
@@ -343,9 +339,6 @@ def test_score_sums_are_told(name):
     for paragraph in found.values():
         assert paragraph.endswith(".")
         assert "_" not in paragraph
-
-
-# What is evaluated
 
 
 def binary(positive=None, **task):
@@ -406,9 +399,6 @@ def test_no_name_hides_behind_many():
     assert "Jane Doe" in text
     assert "more" not in text.split("What is told apart")[1].split("\n\n")[0]
     assert "new, old" in text
-
-
-# Labels apart from scores
 
 
 def test_label_parties_are_told_what_leaves_and_who_learns_what():

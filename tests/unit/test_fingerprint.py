@@ -44,9 +44,6 @@ def with_one(column, place, value):
 ROWS = of()
 
 
-# What does not matter
-
-
 @given(order=st.permutations(range(5)), cuts=st.sets(st.integers(0, 5)))
 def test_neither_order_nor_batches_matter(order, cuts):
     labels, scores, subjects = ([c[i] for i in order] for c in (LABELS, SCORES, SUBJECTS))
@@ -83,9 +80,6 @@ def test_watching_changes_nothing():
     assert list(fingerprinter.watch(iter(batches))) == batches
     assert fingerprinter.fingerprint() == taken(*batches)
     assert taken() == taken(Examples([], [])) == Fingerprint(0, "00" * 16, "00" * 16)
-
-
-# What matters
 
 
 @pytest.mark.parametrize("place", range(5))
@@ -204,9 +198,6 @@ def test_rows_without_several_columns_have_no_names():
     assert grouped(1, 2).named is None
 
 
-# The key
-
-
 def test_a_fingerprint_holds_nothing_of_the_rows():
     found = {taken(Examples([label], [score])).labels for label, score in [(0, 0.1), (1, 0.1)]}
     for text in (*found, ROWS.labels, ROWS.scores):
@@ -222,9 +213,6 @@ def test_every_site_has_a_key_of_its_own(tmp_path):
     assert one.fingerprint_key != one.key.derive(b"anything else")
     secret = one.key_path.read_bytes()
     assert all(len(key) == 32 and key not in secret for key in keys)
-
-
-# Where a model makes the scores
 
 
 def test_scores_are_no_part_of_data_that_a_model_scores():
@@ -244,9 +232,6 @@ def test_what_fits():
     more = Fingerprint(ROWS.rows + 1, ROWS.labels, ROWS.scores)
     assert not ROWS.fits(more)
     assert not without.fits(of(with_one(LABELS, 0, 1), with_scores=False))
-
-
-# Groups
 
 
 def test_groups_are_part_of_rows_that_have_some():
@@ -277,8 +262,6 @@ def test_two_rows_that_swap_their_groups_or_one_of_their_scores_are_other_rows()
     assert one.columns == other.columns
     assert not one.fits(other)
 
-
-# Several scores and labels of a row
 
 OLD = [0.2, 0.6, 0.6, 0.8, 0.3]
 

@@ -40,8 +40,6 @@ from fedgauge.secagg.server import Input, Reader
 from fedgauge.site import Site, create_site
 from fedgauge.site.ledger_entries import SumRoster
 
-# The arithmetic of the bounds
-
 
 @pytest.mark.parametrize("n", [0, 1, 2, 7, 40, 200, 5000])
 def test_binomial_coefficients(n):
@@ -74,9 +72,6 @@ def test_tails_in_large_cases(n, k):
             # So far out that floating point cannot hold the number itself: 2^-2000 and less.
             expected = log2(at_least(j, n, marked, k))
             assert found[i, j] == pytest.approx(expected, rel=1e-8, abs=1e-9), (marked, j)
-
-
-# Isolation
 
 
 def isolated_sets(picked, n, t, colluding):
@@ -144,9 +139,6 @@ def test_the_bound_does_not_depend_on_how_it_is_added_up(monkeypatch):
     assert graphs._isolation(3, 2, 2, 2) == -math.inf  # one honest member is nobody's rest
 
 
-# Both secrets of one member
-
-
 @pytest.mark.parametrize(
     ("n", "k", "t", "colluding"),
     [(6, 2, 2, 2), (8, 3, 3, 3), (9, 4, 4, 4), (9, 4, 4, 2), (10, 5, 4, 1), (10, 5, 5, 6)],
@@ -178,9 +170,6 @@ def test_the_lowest_threshold_is_the_first_that_keeps_one_secret():
     assert graphs._both_secrets(100, 9, 10, 99) == -math.inf  # the member itself is a holder
 
 
-# How many are in the sum
-
-
 @pytest.mark.parametrize("colluding", [0, 1, 30, 31])
 def test_a_sparse_graph_proves_that_more_than_half_of_the_honest_are_in_the_sum(colluding):
     n = 300
@@ -204,9 +193,6 @@ def test_a_complete_graph_proves_whatever_is_asked_and_opens_from_its_threshold(
     # Ten members of whom two collude: more than six holders.
     for threshold in range(1, 11):
         assert is_safe(Graph(10, 9, threshold), Cohort(3, 2)) == (threshold >= 7)
-
-
-# The choice of a graph
 
 
 def test_complete_graphs_leave_nothing_to_chance():
@@ -309,9 +295,6 @@ def test_few_members_may_not_pick_few_neighbours():
     assert is_safe(Graph(201, 200, 102), cohort)
 
 
-# Refusals
-
-
 def test_members_that_are_too_many_or_too_few_or_all_collude_are_refused():
     check_members(MOST_MEMBERS, Cohort(3, 1))
     check_members(5, Cohort(5, 1))
@@ -325,9 +308,6 @@ def test_members_that_are_too_many_or_too_few_or_all_collude_are_refused():
             check_members(members, cohort)
     with pytest.raises(PlanError, match="needs 5 survivors"):
         choose_graph(4, Cohort(5, 1))
-
-
-# Dropouts
 
 
 def keeps_holders(picked, lost, t):
@@ -396,9 +376,6 @@ def test_complete_graphs_lose_members_down_to_what_is_needed(n, m, colluding):
     assert strength(graph, cohort).dropouts == n - needed
 
 
-# Picks
-
-
 @pytest.mark.parametrize(("n", "k"), [(10, 3), (10, 8), (300, 40), (1000, 78)])
 def test_picks_are_distinct_others_and_repeat(n, k):
     graph = Graph(n, k, k)
@@ -450,9 +427,6 @@ def test_every_set_is_picked_as_often_as_any_other(n, k, me):
     expected = trials / len(counts)
     statistic = sum((count - expected) ** 2 / expected for count in counts.values())
     assert statistic < scipy.stats.chi2(len(counts) - 1).isf(FALSE_ALARM)
-
-
-# What the argument rests on: two stories are worth no more than one
 
 
 class TwoStories:

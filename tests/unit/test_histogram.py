@@ -30,9 +30,6 @@ def filled(axis, count=500, seed=0):
     return histogram
 
 
-# Counting
-
-
 @pytest.mark.parametrize(
     "axis",
     [
@@ -90,9 +87,6 @@ def test_read_only_and_strided_inputs_are_taken_and_left_alone():
         expected = brute_force(Axis.uniform(7), labels, scores)
         np.testing.assert_array_equal(histogram.counts, expected)
     np.testing.assert_array_equal(np.stack([labels, scores], axis=1), kept)
-
-
-# All rows or none
 
 
 def spoiled(count, where, what):
@@ -193,9 +187,6 @@ def test_no_rows_are_refused_and_empty_batches_among_others_do_no_harm():
     assert histogram.sum() == 1
 
 
-# Adding
-
-
 def test_histograms_add():
     axis = Axis.uniform(16)
     a, b = filled(axis, 300, 1), filled(axis, 200, 2)
@@ -256,9 +247,6 @@ def test_equality_and_words():
     assert "1,500 examples" in repr(filled(axis, 1500))
 
 
-# Counts from elsewhere
-
-
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint64", "int64"])
 def test_from_counts_keeps_a_copy_of_whole_numbers_of_any_type(dtype):
     given = np.array([[1, 2], [3, 4]], dtype=dtype)
@@ -307,9 +295,6 @@ def test_counts_are_a_read_only_view():
         summed(Axis.uniform(2)).sums[0, 0] = 1
 
 
-# Overflow
-
-
 @pytest.mark.parametrize(
     "counts", [[[2**62, 2**61], [0, 0]], [[2**62, 0], [2**62, 0]], [[2**61, 2**61], [2**61, 2**61]]]
 )
@@ -335,9 +320,6 @@ def test_adding_never_wraps():
     assert issubclass(CountOverflow, OverflowError)
 
 
-# Trees
-
-
 @pytest.mark.parametrize(
     "tree", [(), (4,), (2, 3), (-2, -6), (0, 12), (12, 0), (2, 2, 4), (12, 12), []]
 )
@@ -349,9 +331,6 @@ def test_trees_that_do_not_fit_are_refused(tree):
     for other in ((2.0, 6), ("2", "6")):  # branchings are whole numbers
         with pytest.raises(AxisError, match="tree"):
             check_tree(other, 12)
-
-
-# Score sums
 
 
 def summed(axis, count=500, seed=0, steps=256):

@@ -87,9 +87,6 @@ def test_a_private_key_has_32_bytes(size):
         SigningKey.from_bytes(bytes(size))
 
 
-# The text form
-
-
 def test_text_and_back():
     for _ in range(20):
         public = SigningKey.generate().public
@@ -133,9 +130,6 @@ def test_only_the_canonical_text_is_a_key(text):
 def test_only_32_bytes_have_a_text():
     with pytest.raises(SiteError, match="32 bytes"):
         key_to_text(bytes(31))
-
-
-# The file
 
 
 def test_a_key_file_is_the_owners_alone_and_reads_back(tmp_path):

@@ -45,9 +45,6 @@ def evaluate(labels, scores, epsilon=1.0, seed=1, **options):
     )
 
 
-# The model
-
-
 def test_plans_for_reports_have_the_bytes_they_had():
     assert msgspec.json.encode(fg.LocalDP(1.0)) == (
         b'{"model":"local-dp","epsilon":1.0,"oracle":"oue"}'
@@ -94,9 +91,6 @@ def test_no_other_model_flips_labels(model):
     assert not model.flips_labels
     with pytest.raises(fg.PlanError, match="only LocalDP with unit='label' flips labels"):
         fg.EvaluationPlan.for_flips(AXIS, model)
-
-
-# The plan
 
 
 def test_a_plan_survives_the_journey_and_says_what_a_party_sends():
@@ -164,9 +158,6 @@ def test_horizontal_evaluations_do_not_flip():
         fg.evaluate({"a": ([0, 1], [2, 7])}, PLAN)
 
 
-# Counts
-
-
 def test_counts_without_bias():
     """Every way to flip three labels, weighed by its chance, adds up to the labels."""
     chance = PLAN.flipped.chance
@@ -195,9 +186,6 @@ def test_bins_have_the_noise_of_their_labels():
     assert pooled.bin_variances == pytest.approx(expected)
     assert pooled.leaf_variances == pytest.approx(np.array([expected, expected]))
     assert pooled.deviation_of_totals == pytest.approx(np.sqrt(expected.sum()))
-
-
-# Evaluations
 
 
 def test_the_answer_is_that_of_pooled_rows():

@@ -42,9 +42,6 @@ def over(*numbers):
     return ExactSum(SumRoster(frozenset(sites(*numbers)), len({*numbers})), "plan")
 
 
-# What fits
-
-
 def test_ten_tenths_fit_a_limit_of_one(ledger):
     for number in range(10):
         spend(ledger, number, 0.1)
@@ -164,9 +161,6 @@ def test_an_old_ledger_that_spent_by_accounts_spends_no_more(ledger):
     ledger.commit(session(1))
 
 
-# The states of a session
-
-
 def test_the_life_of_a_session(ledger):
     assert ledger.status(session(1)) is None
     for _ in range(2):  # to repeat a step changes nothing: no second 0.6, the limit is 1
@@ -236,9 +230,6 @@ def test_a_session_id_is_32_bytes(ledger, bad):
         ledger.reserve(bad, EXAMPLES, Cost(0.1, 0.0), default_limit=LIMIT)
 
 
-# Exact sums
-
-
 def test_exact_sums_meet_no_limit(ledger):
     for number in range(3):
         spend(ledger, number, EXACT, SUMS, limit=Cost(0.0, 0.0), exact=over(1, 2, 3))
@@ -272,9 +263,6 @@ def test_what_was_released_voids_nothing_and_mixing_does_not_lift_the_limit(ledg
     spend(ledger, 3, EXACT, SUMS)
     with pytest.raises(BudgetExceeded, match="limit"):
         reserve(ledger, 4, 1.5, mix_exact=True)
-
-
-# Survivors
 
 
 def survive(ledger, number, *survivors, cost=EXACT, account=SUMS, min_cohort=3):
@@ -361,9 +349,6 @@ def test_survivors_are_public_keys(ledger):
         ledger.record_survivors(session(1), [b"a", b"b", b"c"], rules=RULES)
 
 
-# Values
-
-
 @pytest.mark.parametrize(
     ("epsilon", "delta"),
     [(-0.1, 0), (math.nan, 0), (0.1, -1e-9), (0.1, 1.1), (0.1, math.nan), (True, 0), ("1", 0),
@@ -402,9 +387,6 @@ def test_costs_and_odd_names_read_back_as_written(ledger, epsilon):
     reserve(ledger, 1, cost, account, limit=Cost(1e300, 1.0))
     assert ledger.entries()[0].cost == cost
     assert ledger.balances()[0].account == account
-
-
-# The files
 
 
 def test_only_the_owner_reads_the_files(tmp_path):
@@ -469,9 +451,6 @@ def test_folders_where_anybody_can_replace_files_are_refused(tmp_path, name):
     every_call_fails(ledger, f"others .*can (replace|change) .*`chmod go-w {tmp_path / name}`")
     (tmp_path / name).chmod(0o755)
     assert ledger.entries() == []
-
-
-# Old copies and altered ones
 
 
 def test_an_old_copy_is_refused(used, tmp_path):
@@ -608,9 +587,6 @@ def test_every_bit_of_the_file_matters_or_changes_nothing(used, tmp_path):
     assert used.entries() == before
 
 
-# After a crash
-
-
 def test_a_ledger_ahead_of_its_head_brings_it_up_to_date(used, tmp_path):
     old = (tmp_path / "site.key.head").read_bytes()
     ledgers.spend(used, 3, 0.5)
@@ -640,9 +616,6 @@ def test_a_full_disk_after_the_commit_is_told_and_can_be_repeated(used, monkeypa
     ledgers.reserve(used, 3, 0.5)
     assert [entry.session for entry in used.entries()].count(session(3)) == 1
     assert not list(used._path.parent.glob(".*"))
-
-
-# What is not a ledger, or not within reach
 
 
 @pytest.mark.parametrize(
@@ -768,8 +741,6 @@ def test_a_lock_ends_with_the_call_even_where_a_fork_keeps_the_file(tmp_path):
             os.close(copy)
     assert copies
 
-
-# Shared filesystems
 
 MOUNTS = r"""
 22 27 0:21 / /proc rw,relatime - proc proc rw

@@ -29,9 +29,6 @@ every_spec = pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.oracle
 every_tree = pytest.mark.parametrize("tree", [(64,), (8, 8), (4, 4, 4)], ids=str)
 
 
-# Specs.
-
-
 @pytest.mark.parametrize("epsilon", [0, -1.0, math.inf, math.nan, "1", None, True, 1e-9], ids=repr)
 def test_epsilon_is_a_positive_number(epsilon):
     with pytest.raises(fg.PlanError, match="epsilon"):
@@ -46,9 +43,6 @@ def test_large_epsilons_are_warned_of():
 def test_unknown_oracles_are_refused():
     with pytest.raises(fg.PlanError, match="oue, hadamard"):
         fg.LocalDP(1.0, oracle="rappor")
-
-
-# Plans.
 
 
 @every_spec
@@ -133,9 +127,6 @@ def test_sizes_are_of_one_report():
     assert fg.EvaluationPlan.for_reports(AXIS, SPECS[1]).bytes_per_client == 1
 
 
-# What is claimed and explained.
-
-
 @every_spec
 def test_the_statement_says_whom_it_protects(spec):
     plan = fg.EvaluationPlan.for_reports(AXIS, spec)
@@ -161,9 +152,6 @@ def test_the_explanation_is_about_reports(spec):
     assert "sum over all sites" not in text
 
 
-# Sums over sites have no place for reports.
-
-
 def test_a_secure_sum_of_reports_is_refused():
     plan = fg.EvaluationPlan.for_reports(AXIS, SPECS[0])
     keys = [SigningKey.generate() for _ in range(3)]
@@ -172,9 +160,6 @@ def test_a_secure_sum_of_reports_is_refused():
     clients = {"a": draw_rows(50), "b": draw_rows(50)}
     with pytest.raises(fg.PlanError, match="leave out"):
         fg.evaluate(clients, privacy=fg.LocalDP(1.0), cohort=fg.Cohort(2))
-
-
-# Evaluations.
 
 
 @every_spec
@@ -230,9 +215,6 @@ def test_planning_takes_more_bins_for_more_data(spec):
     )
     assert few.axis.bins < many.axis.bins
     assert few.predicted.roc_area_error > 3 * many.predicted.roc_area_error
-
-
-# Sites.
 
 
 @pytest.fixture

@@ -350,9 +350,6 @@ def ids_of(plan, messages):
     return [bytes(each) for level in levels for each in level.ids]
 
 
-# Coins
-
-
 @pytest.mark.parametrize("share", [0.01, 0.1, 1 / 3, 0.9])
 def test_the_coin_is_the_share_to_the_last_bit(share):
     plan = fg.EvaluationPlan.for_reports(msgspec.structs.replace(TWO, share=share), fg.LocalDP(1.0))
@@ -424,9 +421,6 @@ def test_ids_go_with_the_reports_of_their_rows():
     assert seen > 1_000
 
 
-# Rows in their order
-
-
 def test_rows_are_known_again_in_their_order_whatever_the_batches():
     labels, scores = draw_rows(100)
 
@@ -443,9 +437,6 @@ def test_rows_are_known_again_in_their_order_whatever_the_batches():
     assert one != taken(1 - labels, scores, 10)
     assert one != taken(labels, scores + 1e-12, 10)
     assert one != taken(labels, scores, 10, key=b"l" * 32)
-
-
-# The signed plan
 
 
 def test_a_second_plan_is_what_was_signed(tmp_path):
@@ -469,9 +460,6 @@ def test_a_second_plan_is_what_was_signed(tmp_path):
 def test_damaged_second_plans_are_refused(data):
     with pytest.raises((fg.PlanError, fg.SiteError)):
         SecondPlan.from_bytes(data)
-
-
-# The intake
 
 
 def test_rounds_are_taken_in_one_after_the_other(tmp_path):
@@ -537,9 +525,6 @@ def test_ids_of_the_other_round_are_refused(plan):
         receipt = server.accept(form.write([level._replace(ids=turned)]))
         assert receipt == (0, {Reason.ROUND: 1})
         assert server.accept(message).accepted == len(level.ids)
-
-
-# A site
 
 
 @pytest.fixture
@@ -635,9 +620,6 @@ def test_two_rounds_need_a_site_file(tmp_path):
     for plan in (PLAN, SecondPlan.sign(SECOND, KEY)):
         with pytest.raises(fg.PlanRefused, match="--site"):
             write_reports(plan, draw_rows(5), tmp_path / "1.fgr")
-
-
-# Simulation
 
 
 def test_simulated_rows_report_in_one_round_exactly():
