@@ -1,5 +1,6 @@
 """Pages of the documentation can be followed from an empty folder, by copying their commands."""
 
+import ast
 import doctest
 import re
 from pathlib import Path
@@ -260,3 +261,33 @@ def test_the_page_of_formats_states_the_largest_sizes_that_are_read():
     }
     assert policy._MOST_BYTES == calibrator.MOST_BYTES
     assert f"{tables._MOST_COLUMNS:,} columns" in text
+
+
+def messages():
+    """Every text of the package, with 0 for each number and each thing that is filled in."""
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+            elif isinstance(node, ast.JoinedStr):
+                yield "".join(
+                    str(part.value) if isinstance(part, ast.Constant) else "0"
+                    for part in node.values
+                )
+
+
+def test_messages_on_the_page_about_flower_are_those_of_the_software():
+    """All but seven, which are Flower's and Python's own."""
+    text = "\n".join(re.sub(r"\d+", "0", message) for message in messages())
+    table = (DOCS / "flower.md").read_text().split("## When something fails")[1]
+    quoted = re.findall(r"^\| (?:node: )?`(.*?)`", table, flags=re.MULTILINE)
+    assert len(quoted) > 20
+    assert [each for each in quoted if re.sub(r"\d+", "0", each) not in text] == [
+        "Failed to activate SuperNode",
+        "All SuperNodes must be registered via the CLI",
+        "Server disconnected without sending a response",
+        "CERTIFICATE_VERIFY_FAILED",
+        "SuperNode Runtime HTTP API failed to start",
+        "uv sync failed",
+        "ModuleNotFoundError: fedgauge",
+    ]
