@@ -263,7 +263,7 @@ def test_the_page_of_formats_states_the_largest_sizes_that_are_read():
     assert f"{tables._MOST_COLUMNS:,} columns" in text
 
 
-def messages():
+def texts_of_the_package():
     """Every text of the package, with 0 for each number and each thing that is filled in."""
     for path in (ROOT / "src").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -278,7 +278,7 @@ def messages():
 
 def test_messages_on_the_page_about_flower_are_those_of_the_software():
     """All but seven, which are Flower's and Python's own."""
-    text = "\n".join(re.sub(r"\d+", "0", message) for message in messages())
+    text = "\n".join(re.sub(r"\d+", "0", message) for message in texts_of_the_package())
     table = (DOCS / "flower.md").read_text().split("## When something fails")[1]
     quoted = re.findall(r"^\| (?:node: )?`(.*?)`", table, flags=re.MULTILINE)
     assert len(quoted) > 20
