@@ -36,7 +36,6 @@ class Band(NamedTuple):
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.6])})
     >>> result.roc_band().level
     0.95

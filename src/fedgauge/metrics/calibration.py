@@ -526,7 +526,6 @@ class CalibrationCurve:
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.6])})
     >>> result.calibration_curve(bins=2).observed.round(2).tolist()
     [0.0, 0.67]

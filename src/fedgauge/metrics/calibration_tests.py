@@ -36,7 +36,6 @@ class BrierDecomposition(NamedTuple):
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.6])})
     >>> round(result.brier_decomposition(bins=2).uncertainty.value, 3)
     0.25
@@ -141,16 +140,6 @@ def solve(
     """Coefficients that solve the estimating equation, by Newton's method with halved steps.
 
     `offset` holds log-odds that are given, by bin; `ridge` pulls all coefficients, or each, to 0.
-
-    Examples
-    --------
-    >>> import fedgauge as fg
-    >>> from fedgauge.metrics.ranking import Reading
-    >>> result = fg.evaluate({"a": ([0, 1, 0, 1, 1], [0.2, 0.2, 0.6, 0.6, 0.6])})
-    >>> forecasts = Forecasts.of(Reading(result.pooled, result.estimator, result.level))
-    >>> fit = solve(forecasts, np.ones((len(forecasts.scores), 1)))
-    >>> round(float(np.exp(fit.coefficients[0])), 6)  # three positives for two negatives
-    1.5
     """
     offset = np.zeros(len(design)) if offset is None else offset
     pull = np.broadcast_to(np.asarray(ridge, dtype=np.float64), design.shape[1:])
@@ -516,7 +505,6 @@ class CalibrationTest(NamedTuple):
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.6])})
     >>> 0 <= result.spiegelhalter().p_value <= 1
     True

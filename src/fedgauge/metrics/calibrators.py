@@ -421,15 +421,6 @@ def fit(forecasts: Forecasts, method: str = "auto") -> Form:
     """The map that a method fits to forecasts.
 
     Where noise hides any shape, the map moves all log-odds by one number; :func:`caution` says so.
-
-    Examples
-    --------
-    >>> import fedgauge as fg
-    >>> from fedgauge.metrics.ranking import Reading
-    >>> result = fg.evaluate({"a": ([0, 1, 0, 1, 1], [0.2, 0.2, 0.6, 0.6, 0.6])})
-    >>> forecasts = Forecasts.of(Reading(result.pooled, result.estimator, result.level))
-    >>> [round(value, 3) for value in fit(forecasts, "isotonic").values]
-    [0.5, 0.667]
     """
     if method not in METHODS:
         raise InputError(f"method must be one of {', '.join(METHODS)}; got {method!r}.")

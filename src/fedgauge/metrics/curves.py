@@ -29,7 +29,6 @@ class RocCurve:
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.6])})
     >>> result.roc_curve()(0.5)  # true positive rate at 50% false positives
     1.0
@@ -64,7 +63,6 @@ class PrCurve:
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.6])})
     >>> result.pr_curve()(0.5)  # precision at 50% recall
     1.0
@@ -97,7 +95,6 @@ class DetCurve:
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.6])})
     >>> fpr, fnr, thresholds = result.det_curve()
     >>> float(fnr[0])
@@ -131,7 +128,6 @@ class PrGainCurve:
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.6])})
     >>> result.prg_curve()(0.5)  # precision gain at a recall gain of 50%
     1.0
@@ -170,7 +166,6 @@ class GainCurve:
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.6])})
     >>> result.gain_curve()(0.5)  # positives among the half with the highest scores
     1.0

@@ -199,7 +199,6 @@ class DecisionCurve:
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.6])})
     >>> result.decision_curve([0.2, 0.5]).thresholds
     array([0.2, 0.5])

@@ -427,7 +427,6 @@ class ConfusionMatrix(NamedTuple):
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.6])})
     >>> matrix = result.at_threshold(0.5).confusion_matrix
     >>> matrix.tp.value, matrix.fp.value, matrix.fn.value, matrix.tn.value
@@ -582,7 +581,6 @@ class AtThreshold(ThresholdMetrics):
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.6])})
     >>> result.at_threshold(0.5).recall
     Estimate(1.0000, interval 0.3424..1.0000 at 95%)

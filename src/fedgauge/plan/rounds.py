@@ -183,7 +183,6 @@ class ScoreSums(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> plan = fg.planner.propose(privacy=fg.SecureAggregation(), clients=3, score_sums=True)
     >>> plan.final.sums
     ScoreSums(steps=256, noise=0.0)
@@ -205,7 +204,6 @@ class HistogramRound(Round, frozen=True, tag="histogram", omit_defaults=True):
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> plan = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(4), fg.Cohort(3, 1))
     >>> plan.final.nodes
     (4,)

@@ -149,7 +149,6 @@ class Slice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> rows = fg.Examples([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.3], group=list("FFMM"))
     >>> [str(each.slice) for each in fg.evaluate({"a": rows}, groups=["F", "M"]).slices]
     ['all', 'group F', 'group M', 'group other']

@@ -6,7 +6,6 @@ design with the least error. All of it is repeatable: same hints, same plan.
 
 Examples
 --------
->>> import fedgauge as fg
 >>> hints = {"clients": 5, "examples": 20_000, "positive_rate": 0.2}
 >>> plan = fg.planner.propose(privacy=fg.DistributedDP(1.0), **hints)
 >>> plan.axis.bins, plan.privacy.epsilon

@@ -69,7 +69,6 @@ class ReliabilityDisplay(Zoomed):
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.6])})
     >>> display = fg.ReliabilityDisplay.from_evaluation(result, bins=2).plot()
     >>> display.ax_.get_ylabel()
@@ -303,7 +302,6 @@ class DecisionCurveDisplay(Zoomed):
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> result = fg.evaluate({"a": ([0, 1] * 200, [0.2, 0.7, 0.1, 0.6] * 100)})
     >>> display = fg.DecisionCurveDisplay.from_evaluation(result, name="triage").plot()
     >>> display.line_.get_label()

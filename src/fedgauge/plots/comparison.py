@@ -225,7 +225,6 @@ class GapDisplay(_Forest):
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> y_true, y_score = [1, 1, 0, 0] * 50, [0.9, 0.7, 0.6, 0.2] * 25 + [0.9, 0.3, 0.6, 0.2] * 25
     >>> rows = fg.Examples(y_true, y_score, group=["a"] * 100 + ["b"] * 100)
     >>> gaps = fg.evaluate({"site": rows}, groups=["a", "b"]).gaps("recall", at=0.5)
@@ -291,7 +290,6 @@ class ComparisonDisplay(_Forest):
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> scores = {"new": [0.1, 0.9, 0.8, 0.3], "old": [0.6, 0.9, 0.4, 0.3]}
     >>> result = fg.evaluate({"a": fg.Examples([0, 1, 1, 0], scores)}, models=["new", "old"])
     >>> display = fg.ComparisonDisplay.from_comparison(result.compare("new", "old")).plot()
@@ -380,7 +378,6 @@ class ConfusionMatrixDisplay:
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> rows = fg.Examples(["cat", "dog", "dog"], np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]))
     >>> task = fg.MulticlassTask(labels=["cat", "dog"], also=["confusion"])
     >>> matrix = fg.evaluate({"site": rows}, task=task).confusion_matrix()

@@ -114,7 +114,6 @@ class RocCurveDisplay(_CurveDisplay):
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.8])})
     >>> first = fg.RocCurveDisplay.from_evaluation(result, name="triage").plot()
     >>> first.line_.get_label()
@@ -141,7 +140,6 @@ class PrecisionRecallDisplay(_CurveDisplay):
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.8])})
     >>> display = fg.PrecisionRecallDisplay.from_evaluation(result, name="triage").plot()
     >>> display.line_.get_label()
@@ -183,7 +181,6 @@ class DetCurveDisplay(_CurveDisplay):
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.8])})
     >>> fg.DetCurveDisplay.from_evaluation(result, name="triage").plot().line_.get_label()
     'triage'
@@ -229,7 +226,6 @@ class PrGainDisplay(_CurveDisplay):
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.8])})
     >>> fg.PrGainDisplay.from_evaluation(result, name="triage").plot().line_.get_label()
     'triage (AUPRG 0.25, -0.67 to 1.00, rough)'
@@ -258,7 +254,6 @@ class GainDisplay(_CurveDisplay):
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.8])})
     >>> fg.GainDisplay.from_evaluation(result, name="triage").plot().line_.get_label()
     'triage'

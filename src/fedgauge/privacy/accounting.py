@@ -43,11 +43,6 @@ def skellam_delta(epsilon: float, *, means: Sequence[float], cap: int = 1, moves
 
     `means` has, by level, the mean of both Poisson laws whose difference is a node's noise. A unit
     has at most `cap` rows; `moves` is 1 if neighbours add or remove a unit, 2 if they replace one.
-
-    Examples
-    --------
-    >>> f"{skellam_delta(1.0, means=[8.0]):.1e}"
-    '2.7e-07'
     """
     _check(epsilon, cap=cap, moves=moves)
     return _composed_delta(epsilon, _skellam, means, cap=cap, moves=moves)
@@ -69,14 +64,9 @@ def calibrate_skellam(
 def gaussian_tau(sigma2: float, parties: int) -> float:
     """The most that a sum of discrete Gaussians costs for not being a discrete Gaussian.
 
-    Compares the sum of `parties` shares of parameter ``sigma2 / parties`` to one discrete Gaussian
-    of parameter `sigma2`. The logarithm of the ratio of the laws stays within tau / 2, so the
-    privacy loss of a node moves by at most tau. Infinite for shares below 1/4, outside the theorem.
-
-    Examples
-    --------
-    >>> gaussian_tau(256.0, 100) < 1e-9 < 10 < gaussian_tau(256.0, 1000)
-    True
+    It has `parties` shares of parameter ``sigma2 / parties``. The logarithm of the ratio of the
+    laws stays within tau / 2, so the privacy loss of a node moves by at most tau. Infinite for
+    shares below 1/4, outside the theorem.
     """
     _check(parties=parties)
     _check_widths([sigma2])
@@ -145,11 +135,10 @@ def calibrate_gaussian(
 def compose(
     costs: Iterable[PrivacyStatement | tuple[float, float]],
 ) -> tuple[float, float]:
-    """Total (epsilon, delta) of releases, each of which may depend on those before it.
+    """Total (epsilon, delta) of releases, each of which may depend on those before it: their sums.
 
-    These are sums: tighter theorems need budgets that are fixed in advance. `costs` are statements
-    (``result.privacy``) or pairs of epsilon and delta. With an exact sum the total epsilon is
-    infinite. Statements of different units or neighbours are refused.
+    Tighter theorems need budgets that are fixed in advance. With an exact sum epsilon is infinite.
+    Statements (``result.privacy``) of different units or neighbours are refused.
 
     Examples
     --------

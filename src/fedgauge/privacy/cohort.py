@@ -18,12 +18,11 @@ class Cohort(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     min_survivors
         Fewest contributions that a released sum may hold.
     max_colluding
-        How many contributors may pool what they know with the reader of the result. At least 1 by
-        default: a contributor who reads the result can subtract its own part.
+        How many contributors may pool what they know with the reader of the result. By default 1: a
+        contributor who reads the result can subtract its own part.
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> fg.Cohort(min_survivors=5, max_colluding=1)  # at least five stay, one may collude
     Cohort(min_survivors=5, max_colluding=1)
     """

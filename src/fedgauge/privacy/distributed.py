@@ -188,10 +188,7 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
 
     @property
     def level_sensitivity(self) -> int:
-        """Counts that one unit can change at one level, in the L1 norm.
-
-        A row is in one node per level of one channel; a replaced row leaves one and enters another.
-        """
+        """Counts that one unit can change at one level; replacing a row changes two of them."""
         return self.moves * self.max_per_unit
 
     def sensitivity(self, levels: int) -> Sensitivity:
@@ -335,7 +332,7 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
     ) -> PrivacyStatement:
         """The privacy statement of a result.
 
-        Delta includes the distance of the drawn laws' tables from the ideal ones and, after a real
+        Delta includes the distance of the laws' tables from the ideal ones and, after a real
         protocol, the chance that its graph of neighbours fails to protect.
         """
         if cohort is None:

@@ -44,9 +44,9 @@ class SimulatedKeystream:
 
 
 class KeptKeystream:
-    """Words from a secret: the same ones at every call, and unpredictable to everybody else.
+    """Words from a secret: the same at every call, unpredictable to others, independent by purpose.
 
-    Each purpose has independent words. A block of the cipher is two words, and no block repeats.
+    A block of the cipher is two words, and no block repeats.
     """
 
     def __init__(self, secret: bytes, purpose: bytes) -> None:

@@ -46,13 +46,7 @@ Counts = NDArray[np.int64]
 
 
 def least_chance(epsilon: float) -> int:
-    """The least chance of a flip, out of 2^64, that keeps epsilon: 1 / (e^epsilon + 1), rounded up.
-
-    Examples
-    --------
-    >>> least_chance(1.0) / 2**64
-    0.2689414213699951
-    """
+    """The least chance of a flip, out of 2^64, that keeps epsilon: 1 / (e^epsilon + 1), up."""
     return least(epsilon, lambda power: 1 / (power + 1), odds)
 
 

@@ -1,7 +1,4 @@
-"""Privacy models: their facts, words and noise; `SecureAggregation`, which adds none.
-
-All that differs between models is on their classes, so other code never asks which one it has.
-"""
+"""Privacy models: their facts, words and noise, all on their classes; `SecureAggregation`."""
 
 import math
 import warnings
@@ -31,9 +28,7 @@ class PrivacyStatement(msgspec.Struct, frozen=True, omit_defaults=True, repr_omi
 
     Examples
     --------
-    >>> import fedgauge as fg
-    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
-    >>> result = fg.evaluate(sites)
+    >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.6])})
     >>> result.privacy.claim, result.privacy.epsilon
     ('simulated', None)
     """
@@ -108,21 +103,10 @@ class PrivacyModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
     Models with counts answer :meth:`calibrate` to :meth:`sums_law`, models with reports
     :meth:`calibrate_reports` to :meth:`check_reports`, models that flip labels
     :meth:`calibrate_flips` and :meth:`check_flips`. No default goes without noise.
-
-    Attributes
-    ----------
-    adds_noise
-        Whether the release is noisy, so that it can claim differential privacy.
-    sends_reports
-        Whether each row is sent by itself, randomised; else clients send counts.
-    flips_labels
-        Whether clients count randomly flipped labels, which need no secure sum.
-    kind
-        Its name.
     """
 
-    adds_noise: ClassVar[bool]
-    kind: ClassVar[str]
+    adds_noise: ClassVar[bool]  # so that the release can claim differential privacy
+    kind: ClassVar[str]  # its name
 
     @property
     def sends_reports(self) -> bool:
@@ -257,9 +241,7 @@ class SecureAggregation(PrivacyModel, frozen=True, tag="secure-aggregation"):
 
     Examples
     --------
-    >>> import fedgauge as fg
-    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
-    >>> result = fg.evaluate(sites)
+    >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.6])})
     >>> result.privacy.model, result.privacy.epsilon
     ('secure-aggregation', None)
     """
@@ -382,13 +364,7 @@ class SecureAggregation(PrivacyModel, frozen=True, tag="secure-aggregation"):
 
 
 def tag_of(model: type[PrivacyModel]) -> str:
-    """The name of a privacy model in plans and site files.
-
-    Examples
-    --------
-    >>> tag_of(SecureAggregation)
-    'secure-aggregation'
-    """
+    """The name of a privacy model in plans and site files."""
     return str(model.__struct_config__.tag)
 
 
@@ -429,34 +405,20 @@ def strongest_belief(prior: float, epsilon: float) -> float:
 
     Examples
     --------
-    >>> round(strongest_belief(0.5, 1.0), 4)
-    0.7311
-    >>> strongest_belief(0.1, 1000.0)
-    1.0
+    >>> round(strongest_belief(0.5, 1.0), 4), strongest_belief(0.1, 1000.0)
+    (0.7311, 1.0)
     """
     return prior / (prior + (1 - prior) * math.exp(-epsilon))
 
 
 def percent(share: float) -> str:
-    """A share in percent, rounded up to a tenth.
-
-    Examples
-    --------
-    >>> percent(strongest_belief(0.1, 1.0)), percent(0.5)
-    ('23.2%', '50%')
-    """
+    """A share in percent, rounded up to a tenth."""
     tenths = math.ceil(share * 1000 - 1e-9)
     return f"{tenths / 10:g}%"
 
 
 def beliefs(epsilon: float) -> str:
-    """How far a result can raise beliefs, in words.
-
-    Examples
-    --------
-    >>> beliefs(1.0)
-    '10% becomes at most 23.2%, and 50% at most 73.2%'
-    """
+    """How far a result can raise beliefs, in words."""
     first, second = (f"at most {percent(strongest_belief(prior, epsilon))}" for prior in _PRIORS)
     return f"{_PRIORS[0]:.0%} becomes {first}, and {_PRIORS[1]:.0%} {second}"
 
@@ -466,12 +428,8 @@ def chance(delta: float) -> str:
 
     Examples
     --------
-    >>> chance(1e-6)
-    '1 in 1,000,000'
-    >>> chance(2.0**-40)
-    '1 in 1,100,000,000,000'
-    >>> chance(8e-35)
-    '1 in 10^34'
+    >>> chance(1e-6), chance(2.0**-40), chance(8e-35)
+    ('1 in 1,000,000', '1 in 1,100,000,000,000', '1 in 10^34')
     """
     if delta < _COUNTABLE:
         return f"1 in 10^{math.floor(-math.log10(delta))}"  # no less than it is
@@ -479,13 +437,7 @@ def chance(delta: float) -> str:
 
 
 def delta_of(steps: int, epsilon: float, delta: float) -> float:
-    """The delta of several steps between neighbours, each of (epsilon, delta).
-
-    Examples
-    --------
-    >>> delta_of(1, 1.0, 1e-6), delta_of(3, 1000.0, 1e-6)
-    (1e-06, 1.0)
-    """
+    """The delta of several steps between neighbours, each of (epsilon, delta)."""
     # docs/privacy.md, "Composition": delta (1 + e^epsilon + ... + e^((steps-1) epsilon))
     growth = sum(math.exp(min(step * epsilon, 700.0)) for step in range(steps))
     return min(delta * growth, 1.0)

@@ -1,8 +1,8 @@
 """Noise laws as tables, a client's share of the noise, and draws from both.
 
-A table holds cumulative probabilities in 128-bit fixed point, and a uniform 128-bit number picks a
-value by inversion. A draw differs from the true law only by rounding and cut tails;
-:attr:`DrawTable.distance` bounds that difference in total variation.
+A table holds cumulative probabilities in 128-bit fixed point; a uniform 128-bit number picks a
+value by inversion. A draw differs from the true law only by rounding and cut tails, in total
+variation at most by :attr:`DrawTable.distance`.
 """
 
 import bisect
@@ -265,8 +265,7 @@ def table_values(noise: Noise, parameter: float, *, parties: int, sensitivity: i
 def honest_parties(cohort: Cohort) -> int:
     """Survivors whose noise nobody else knows; the noise is calibrated to them.
 
-    Whoever reads the result and took part can subtract a share of their own, so shares of
-    possible colluders do not count. More survivors than the least only add noise.
+    Possible colluders can subtract their shares. More survivors than the least only add noise.
     """
     parties = cohort.min_survivors - cohort.max_colluding
     if parties < 1:

@@ -1,14 +1,14 @@
 """The oracles of local DP: how one row becomes a report, and how reports become counts.
 
-A report says in which cell a row is: its class and its node at one level of the tree, cell
-``class * nodes + node``. It is private by itself, so nobody has to trust a sum. Two ways:
+A report says in which cell a row is: its class and its node at one level of the tree, cell ``class
+* nodes + node``. It is private by itself, so nobody has to trust a sum. Two ways:
 
 - :class:`UnaryEncoding`, Optimal Unary Encoding (Wang et al. 2017): one bit for each cell.
 - :class:`HadamardResponse` (Acharya, Sun, Zhang 2019): a number of a few bits, more variance.
 
 All chances are whole numbers out of 2^64, compared with uniform words, so the law of a report is
-exactly the one stated. e^epsilon is irrational: chances are rounded so that two cells never give
-a report with probabilities further apart than e^epsilon, and delta is zero.
+exactly the one stated. They are rounded so that two cells never give a report with probabilities
+further apart than e^epsilon, and delta is zero.
 """
 
 from collections.abc import Sequence
@@ -71,19 +71,7 @@ class Oracle(Protocol):
 class UnaryEncoding:
     """One bit for each cell: that of the row's cell is set by a fair coin, others rarely.
 
-    Parameters
-    ----------
-    cells
-        Cells that a row can be in.
-    raised
-        Chance that the bit of another cell is set, out of 2^64.
-
-    Examples
-    --------
-    >>> from fedgauge.privacy.keystream import SimulatedKeystream
-    >>> oracle = UnaryEncoding.calibrated(1.0, cells=12)
-    >>> oracle.encode(np.array([3, 3]), SimulatedKeystream(1)).shape
-    (2, 2)
+    `raised` is the chance that the bit of another cell is set, out of 2^64.
     """
 
     def __init__(self, cells: int, raised: int) -> None:
@@ -154,32 +142,17 @@ class UnaryEncoding:
 class HadamardResponse:
     """A public random column, and privately a block and a sign there: one number of a few bits.
 
-    The cells are cut into `blocks`; a cell is a row of the b x b Hadamard matrix of its block,
-    b the smallest power of two that holds a block's cells. A report draws a column, looks up
-    the sign of its row there, and says block and sign by randomised response over all
-    2 x `blocks` answers: with chance `blank` any of them, else the true one.
+    The cells are cut into `blocks`, a power of two; a cell is a row of the b x b Hadamard matrix of
+    its block, b the smallest power of two that holds a block's cells. A report draws a column,
+    looks up the sign of its row there, and says block and sign by randomised response over all 2 x
+    `blocks` answers: with chance `blank`, out of 2^64, any of them, else the true one.
 
-    With one block this is one bit and a column, whose variance never falls below 1 for each
-    report. Blocks, as in Hadamard response for large epsilon (Acharya, Sun, Zhang 2019), divide
-    that by 21 at epsilon 5 and 128 cells. In their form the column is private, among those with
-    a plus sign: the same variance and size, but errors of cells are correlated, and the variance
-    of a sum of cells was up to 1.4 times as large in trials. Here they are uncorrelated, as
-    repair by least squares takes them to be.
-
-    Parameters
-    ----------
-    cells
-        Cells that a row can be in.
-    blank
-        Chance that block and sign say nothing, out of 2^64.
-    blocks
-        Number of blocks, a power of two.
-
-    Examples
-    --------
-    >>> oracle = HadamardResponse.calibrated(5.0, cells=128)
-    >>> oracle.blocks, oracle.numbers, oracle.payload_bytes
-    (64, 256, 1)
+    With one block this is one bit and a column, whose variance never falls below 1 for each report.
+    Blocks, as in Hadamard response for large epsilon (Acharya, Sun, Zhang 2019), divide that by 21
+    at epsilon 5 and 128 cells. In their form the column is private, among those with a plus sign:
+    the same variance and size, but correlated errors, and the variance of a sum of cells was up to
+    1.4 times as large in trials. Here they are uncorrelated, as repair by least squares takes them
+    to be.
     """
 
     def __init__(self, cells: int, blank: int, blocks: int) -> None:
@@ -292,9 +265,9 @@ def draw_bits(source: WordSource, chance: int, count: int) -> NDArray[np.bool_]:
 
 
 def draw_topics(source: WordSource, count: int, topics: int) -> NDArray[np.int64]:
-    """What each report is about, a level or a block: at random and public.
+    """What each report is about, a level or a block: at random and public, whatever the row.
 
-    It must not depend on the row. All are equally likely but for one part in 2^64 / `topics`.
+    All are equally likely but for one part in 2^64 / `topics`.
     """
     if topics == 1:
         return np.zeros(count, dtype=np.int64)
@@ -360,8 +333,8 @@ def variances(oracles: Sequence[Oracle], reports: int, blocks: int = 1) -> tuple
 
     With L levels of B blocks and n reports, n L B v + n (L B - 1) f (1 - f), where v is the
     variance that one report adds. It grows with the frequency f of a cell; here f = 1 / cells, its
-    mean over the cells of a level whatever the data: public, and weights that do not look at the
-    counts keep their least-squares estimate unbiased. `oracles` are those of one block.
+    mean over a level whatever the data: public, and weights that do not look at the counts keep
+    their least-squares estimate unbiased. `oracles` are those of one block.
     """
     drawn = len(oracles) * blocks
     return tuple(
@@ -374,8 +347,7 @@ def variances(oracles: Sequence[Oracle], reports: int, blocks: int = 1) -> tuple
 def node_variances(oracles: Sequence[Oracle], leaves: Floats) -> list[Floats]:
     """Variance of every node's estimated count at each level, where `leaves` rows are in the bins.
 
-    Unlike :func:`variances` this depends on the counts: for redrawing noise, not for weights. All
-    rows are reported of.
+    Unlike :func:`variances` it depends on the counts: for redrawing noise, not for weights.
     """
     levels, reports = len(oracles), leaves.sum()
     by_level = []
@@ -401,10 +373,7 @@ def randomise(oracles: Sequence[Oracle], leaves: Cells, source: WordSource) -> l
 def randomise_drawn(
     oracles: Sequence[Sequence[Oracle]], drawn: Cells, leaves: Cells, source: WordSource
 ) -> list[Payloads]:
-    """A report for each row about the block that is drawn for it, by block and level.
-
-    `oracles` are those of each block. Of a row its cell in that block is all that plays a part.
-    """
+    """A report for each row about its cell in the block drawn for it, by block and level."""
     return [
         payloads
         for block, levels in enumerate(oracles)
@@ -435,10 +404,7 @@ def debias_drawn(
     reports: Sequence[int],
     channels: Sequence[int],
 ) -> list[Floats]:
-    """Unbiased counts of all rows by channel and node, from the reports about each block and level.
-
-    Each block has so many channels; tallies and reports are by block and level.
-    """
+    """Unbiased counts of all rows by channel and node; tallies and reports by block and level."""
     levels, total, blocks = len(oracles[0]), sum(reports), []
     for number, (own, rows) in enumerate(zip(oracles, channels, strict=True)):
         part = slice(number * levels, (number + 1) * levels)
@@ -455,9 +421,9 @@ def debias_drawn(
 def settle(leaves: Floats, reports: float | Floats, terms: Floats | None = None) -> Floats:
     """Leaf estimates that add up to the number of reports, which is public.
 
-    All leaves have the same variance and the same covariance with the total, so the
-    least-squares estimate given the total shares what is missing equally. `terms` is how many
-    channels each row is the sum of, one unless given.
+    All leaves have the same variance and the same covariance with the total, so the least-squares
+    estimate given the total shares what is missing equally. `terms` is how many channels each row
+    is the sum of, by default one.
     """
     if terms is None:
         terms = np.ones(leaves.shape[-2])

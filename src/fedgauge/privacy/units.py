@@ -19,8 +19,7 @@ Units = tuple[NDArray[Any], list[Any]]  # a number for each row's unit, and what
 def limit_rows(batches: Iterable[Examples], cap: UnitCap | None) -> Iterator[Examples]:
     """One client's batches with as many rows of each subject, or of the client, as the cap says.
 
-    The first rows of a unit count. Which rows stay depends on that unit's rows alone, so one
-    unit's presence changes nothing for the others.
+    The first rows of a unit count: which stay depends on that unit's rows alone.
     """
     return UnitLimiter(cap).limit(batches)
 
@@ -71,8 +70,7 @@ class UnitLimiter:
 class LenientLimiter(UnitLimiter):
     """The same for one client whose ids may be anything; rows without one are left out.
 
-    As one subject together they would not do: whose row of theirs counts would depend on the
-    others, and one of them would move two counts.
+    As one subject together, which of their rows count would depend on the others.
     """
 
     def __init__(self, cap: UnitCap | None) -> None:

@@ -48,9 +48,9 @@ class Duties(Protocol):
     """What a summation asks of whoever takes part in it."""
 
     def contribution(self, sharers: Sequence[bytes]) -> NDArray[np.int64]:
-        """The values to be added, noise included; asked for once.
+        """The values to be added, noise included; asked for once, before anything is counted.
 
-        Told with whom they are masked, before anything is counted; raises to refuse.
+        It is told with whom they are masked, and raises to refuse.
         """
 
     def agree(self, survivors: Sequence[bytes]) -> None:
@@ -86,13 +86,10 @@ class _State(msgspec.Struct):
 
 
 class SummationClient:
-    """A member that has been invited.
+    """A member that has been invited; see :meth:`join`, and :meth:`from_bytes` to go on later.
 
-    A request is answered once; the same request again gets the same bytes, and any other one of
-    a stage that was answered is refused. Errors are for the member's own operator: the
-    server is to see nothing but a member that fell silent.
-
-    Use :meth:`join`, or :meth:`from_bytes` to go on after :meth:`to_bytes`.
+    A repeated request gets the same bytes; any other one of a stage that was answered is refused.
+    Errors are for the member's own operator: the server sees only a member that fell silent.
     """
 
     def __init__(

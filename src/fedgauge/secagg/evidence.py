@@ -1,9 +1,8 @@
 """Who broke the rules of a secure summation, shown by what members signed.
 
-Evidence holds messages as they were signed, so whoever has the invitation can check it and need not
-believe the coordinator. Nobody who kept to the rules can be proved guilty. A complaint without the
-dealer's answer is only said, as whoever hands evidence on can leave an answer out: `restart` does
-not act on it.
+Evidence holds messages as they were signed: whoever has the invitation can check it without
+believing the coordinator. Nobody who kept to the rules can be proved guilty. A complaint without
+the dealer's answer is only said, for an answer can be left out: `restart` does not act on it.
 """
 
 from collections.abc import Callable
@@ -52,18 +51,14 @@ class Signed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class Dispute(msgspec.Struct, frozen=True, array_like=True, tag="dispute"):
-    """A holder complains of a box. Whether it opens with the dealer's own key for it decides.
-
-    `shares` is what the dealer sent, `keys` what the holder advertised, `complaint` the holder's
-    signature, `ballot` the dealer's answer; None where there is none.
-    """
+    """A holder complains of a box. Whether it opens with the dealer's own key for it decides."""
 
     dealer: int
     holder: int
-    shares: Signed
-    keys: Signed
-    complaint: bytes
-    ballot: Signed | None
+    shares: Signed  # what the dealer sent
+    keys: Signed  # what the holder advertised
+    complaint: bytes  # the holder's signature
+    ballot: Signed | None  # the dealer's answer; None where there is none
 
     def judged(self, invitation: Invitation) -> Fault:
         """Who lied."""
@@ -95,20 +90,16 @@ class Dispute(msgspec.Struct, frozen=True, array_like=True, tag="dispute"):
 
 
 class WrongShare(msgspec.Struct, frozen=True, array_like=True, tag="share"):
-    """A holder opened another share than it was dealt.
-
-    `boxes` are digests of all boxes that the holder confirmed with `receipt`; `opened` those of
-    all shares that it told, under the signature `opening`.
-    """
+    """A holder opened another share than it was dealt."""
 
     dealer: int
     holder: int
     kind: Kind
     share: bytes
     shares: Signed
-    boxes: list[bytes]
+    boxes: list[bytes]  # digests of all boxes that the holder confirmed with `receipt`
     receipt: bytes
-    opened: list[bytes]
+    opened: list[bytes]  # digests of all shares that it told, signed by `opening`
     opening: bytes
 
     def judged(self, invitation: Invitation) -> Fault:

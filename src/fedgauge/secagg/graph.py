@@ -68,15 +68,10 @@ class Graph(NamedTuple):
 
 
 class Strength(NamedTuple):
-    """What a graph promises.
+    """What a graph promises."""
 
-    `privacy` is the binary logarithm of a bound on the chance that anything but one sum can
-    be learned. `dropouts` is how many members may drop out, at random, for the sum to fail
-    with a chance of at most 2^-20.
-    """
-
-    privacy: float
-    dropouts: int
+    privacy: float  # binary logarithm of a bound on the chance to learn more than one sum
+    dropouts: int  # random ones that a sum survives, but for a chance of 2^-20
 
 
 def choose_graph(members: int, cohort: Cohort) -> Graph:

@@ -1,7 +1,7 @@
 """Keys, masks and sealed boxes of a secure summation, and integers that wrap by design.
 
-All keys have 256 bits from end to end, and all come from the operating system or from a key
-agreement. Each is derived for one purpose, one pair and one session.
+All keys have 256 bits, come from the operating system or from a key agreement, and are derived for
+one purpose, one pair and one session.
 """
 
 import hashlib
@@ -30,10 +30,9 @@ def word_type(bits: int) -> np.dtype[Any]:
 
 
 def word_bits(members: int, most: int) -> int:
-    """The shortest word in which no sum over `members` values of at most `most` wraps.
+    """The shortest word in which no sum over `members` values in [-most, most] wraps.
 
-    Every value lies in [-most, most], so every sum in [-members most, members most]; words of
-    b bits hold [-2^(b-1), 2^(b-1) - 1], read as signed numbers.
+    Words of b bits hold [-2^(b-1), 2^(b-1) - 1], read as signed numbers.
     """
     for bits in _TYPES:
         if members * most < 2 ** (bits - 1):

@@ -72,8 +72,8 @@ class Invitation:
     `model` is the digest of what the coordinator sends to be scored with; empty where no model
     travels. Like all that is proposed, it is part of the session that everybody signs.
 
-    Who the coordinator is must be judged before :attr:`plan` is read: only a plan from a
-    coordinator one trusts is worth the work of reading it.
+    Judge who the coordinator is before reading :attr:`plan`: only a trusted one's is worth the
+    work.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -141,8 +141,8 @@ class Invitation:
     def is_unanimous(self) -> bool:
         """Whether a sum is opened with the vote of everybody in it, or not at all.
 
-        Without noise one sum too many can lay a member bare, so each can stop it. Where members
-        know their neighbours only, nobody could tell that all have voted.
+        Without noise one sum too many can lay a member bare, so each can stop it. Members that know
+        their neighbours only could not tell that all have voted.
         """
         return self.graph.is_complete and not self.plan.is_noisy
 
@@ -150,8 +150,8 @@ class Invitation:
     def needed(self) -> int:
         """Fewest members that may be in the sum.
 
-        In the second of two exact sums as many as were in the first: the difference of sums over
-        other members would show those that are missing.
+        In the second of two exact sums as many as in the first: the difference of sums over other
+        members would show those that are missing.
         """
         least = survivors_needed(self.graph, self.plan.terms.sum_cohort)
         found = self.plan.found
@@ -211,9 +211,8 @@ class Invitation:
 class Advertisement(Message, frozen=True):
     """Fresh keys of one member, the seed of its picks, and the setting it counts in.
 
-    `setting` is a digest of whatever besides the invitation decides what the member's numbers
-    are, such as the config of a run; empty where nothing does. Members go on only with those
-    who signed the same.
+    `setting` is a digest of what besides the invitation decides its numbers, such as the config of
+    a run, or empty. Members go on only with those who signed the same.
     """
 
     mask_key: bytes
@@ -247,13 +246,10 @@ class Advertisements(Message, frozen=True):
 
 
 class Shares(Message, frozen=True):
-    """Sealed shares for every holder, and a commitment to the own mask.
-
-    `own` are the digests of the shares that the member keeps.
-    """
+    """Sealed shares for every holder, and a commitment to the own mask."""
 
     commitment: bytes
-    own: bytes
+    own: bytes  # digests of the shares that the member keeps
     boxes: list[Box]
 
 
@@ -266,23 +262,15 @@ class Inbox(Message, frozen=True):
 
 
 class Complaint(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """That a box does not open, by its digest; `signature` is under :func:`complaint`.
+    """That a box does not open, by its digest, signed as :func:`complaint` says."""
 
-    `member` is who dealt the box where a holder complains, and the holder where the dealer is
-    told of it.
-    """
-
-    member: int
+    member: int  # who dealt the box; to the dealer: the holder
     box: bytes
     signature: bytes
 
 
 class Masked(Message, frozen=True):
-    """The contribution under all masks, and signatures.
-
-    `sharing` is under :func:`sharing`, `receipt` under :func:`receipt`. Boxes that do not open are
-    complained of; the member goes on without them.
-    """
+    """The contribution under all masks, signatures, and complaints of boxes that do not open."""
 
     words: bytes
     sharing: bytes
@@ -304,14 +292,11 @@ class Agreement(Message, frozen=True):
 
 
 class BoxKey(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The key of one box, by which everybody can see what it holds.
-
-    `box_key` is what the holder advertised and the box was sealed for, as the dealer was told.
-    """
+    """The key of one box, by which everybody can see what it holds."""
 
     member: int
     key: bytes
-    box_key: bytes
+    box_key: bytes  # that of the holder, as the dealer was told
 
 
 class Ballot(Message, frozen=True):
@@ -329,14 +314,10 @@ class Vote(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 
 
 class Quorum(Message, frozen=True):
-    """That others were told the same.
+    """That others were told the same."""
 
-    `votes` are of the member's holders, about the survivors; `sharing` of the survivors whose
-    masks the member helps to open, about who shared.
-    """
-
-    votes: list[Vote]
-    sharing: list[Vote]
+    votes: list[Vote]  # of the member's holders, about the survivors
+    sharing: list[Vote]  # of survivors whose masks it helps to open, about who shared
 
 
 class Opened(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -352,14 +333,11 @@ class Opened(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class Opening(Message, frozen=True):
-    """The shares that take the masks off the sum; they travel in a :class:`SealedOpening`.
-
-    `signature` is under :func:`opening`, so that one of them can be shown without the others.
-    """
+    """The shares that take the masks off the sum; they travel in a :class:`SealedOpening`."""
 
     masks: list[Opened]
     keys: list[Opened]
-    signature: bytes
+    signature: bytes  # under :func:`opening`: one share can be shown without the others
 
     @staticmethod
     def digests(masks: Iterable[Opened], keys: Iterable[Opened]) -> list[bytes]:
@@ -369,10 +347,7 @@ class Opening(Message, frozen=True):
 
 
 class SealedOpening(Message, frozen=True):
-    """An opening that the coordinator alone can read.
-
-    Whoever else sees all messages, a member included, learns what is published of the sum.
-    """
+    """An opening for the coordinator alone: others learn of the sum only what is published."""
 
     sealed: bytes
 

@@ -28,9 +28,8 @@ def split(
 ) -> dict[int, int]:
     """Shares of a secret for holders named by distinct points from 1 to ``prime - 1``.
 
-    The shares are values of a polynomial whose constant term is the secret and whose other
-    ``threshold - 1`` coefficients are uniform. `prime` and `random_below` exist so that the
-    law of the shares can be enumerated over a small field.
+    Values of a polynomial with the secret as constant term and ``threshold - 1`` uniform
+    coefficients. `prime` and `random_below` are there to enumerate the law over a small field.
     """
     if not 1 <= threshold <= len(holders):
         raise ProtocolError("a secret needs at least as many holders as its threshold.")

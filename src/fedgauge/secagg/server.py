@@ -196,17 +196,8 @@ class Dealings:
 class Unmasking:
     """One attempt to open a sum with the shares that members told.
 
-    A share other than the one that was dealt is left out: what remains is enough as long as
-    `threshold` right ones are there. `evidence` shows who told wrong ones.
-
-    Parameters
-    ----------
-    invitation
-        What the members were invited to.
-    kept
-        What the coordinator knows after the fourth round.
-    dealings
-        Who dealt shares to whom.
+    Shares other than those dealt are left out: `threshold` right ones are enough. `evidence` shows
+    who told wrong ones.
     """
 
     def __init__(self, invitation: Invitation, kept: ServerState, dealings: Dealings) -> None:
@@ -290,15 +281,7 @@ class Unmasking:
 
 
 class Reader:
-    """Reads replies of the round that a summation is in.
-
-    Parameters
-    ----------
-    invitation, kept, dealings
-        Who was asked for what, and what they said so far.
-    key
-        The coordinator's key, which openings are sealed for.
-    """
+    """Reads replies of the round that a summation is in."""
 
     def __init__(
         self, invitation: Invitation, kept: ServerState, dealings: Dealings, key: SigningKey
@@ -414,11 +397,7 @@ class Sum(NamedTuple):
 
 
 class Confirmed(NamedTuple):
-    """What shows that members confirmed whose numbers are in the sum.
-
-    The invitation, who was there, shared and survived, the setting they counted in, and what
-    each member signed about it.
-    """
+    """What shows that members confirmed whose numbers are in the sum, with what each signed."""
 
     invitation: bytes
     present: bytes
@@ -429,20 +408,11 @@ class Confirmed(NamedTuple):
 
 
 class SummationServer:
-    """A coordinator of one summation.
+    """A coordinator of one summation; see :meth:`invite`.
 
     `requests` are what is to be sent now; :meth:`step` takes the replies and gives the next
-    requests, or the sum. A reply that does not fit is set aside, and its sender counts as
-    dropped out.
-
-    Parameters
-    ----------
-    invitation
-        Whom to ask for what; see :meth:`invite`.
-    key
-        The coordinator's signing key.
-    names
-        What members are called in errors, by public key; by default their keys.
+    requests, or the sum. A reply that does not fit is set aside, and its sender counts as dropped
+    out. In errors members are called by `names`, by default their public keys.
     """
 
     def __init__(
@@ -600,10 +570,7 @@ class SummationServer:
                 return Requests(sorted(state.votes), make)
 
     def check(self, member: int, reply: bytes) -> None:
-        """Refuse a reply that is not a member's reply to what it was sent last.
-
-        The next step does not verify the same bytes again.
-        """
+        """Refuse a reply that does not fit the last request; the next step need not check it."""
         self._checked.setdefault(member, (reply, self._opened(member, reply)))
 
     def step(self, replies: Replies) -> Requests | Sum:

@@ -1,8 +1,8 @@
 """Rules for exact sums: when a site joins one more, and what several show together.
 
-A sum without noise hides a site among others and a patient among others, once. More of them can
-be subtracted from each other: sums over other sites, on other rows, or on other bins. So they are
-few, of one plan, over the same sites and on the same rows.
+A sum without noise hides a site among others and a patient among others, once. Sums over other
+sites, on other rows or on other bins can be subtracted from it. So they are few, of one plan, over
+the same sites and on the same rows.
 """
 
 import math
@@ -33,8 +33,6 @@ def fewest_shown(sets: Iterable[frozenset[Site]]) -> int | None:
     --------
     >>> a, b, c, d = (bytes([i]) for i in range(4))
     >>> fewest_shown([frozenset([a, b, c, d]), frozenset([a, b, c])])
-    1
-    >>> fewest_shown([frozenset([a, b]), frozenset([b, c]), frozenset([a, c])])
     1
     >>> fewest_shown([frozenset([a, b]), frozenset([c, d])])
     2
@@ -105,10 +103,7 @@ Sites = frozenset[bytes]
 
 
 class ExactRules(NamedTuple):
-    """What a site allows; the fields are those of its policy.
-
-    `min_cohort` is also the fewest sites that sums may show together.
-    """
+    """What a site's policy allows; sums may show no fewer than `min_cohort` sites together."""
 
     exact_sums: int
     exact_dropouts: bool
@@ -117,17 +112,12 @@ class ExactRules(NamedTuple):
 
 
 class ExactSum(NamedTuple):
-    """One exact sum that a site took part in, or is about to.
+    """One exact sum that a site took part in, or is about to."""
 
-    `plan` is a digest. `roster` is None of what is no sum over sites, `survivors` where this site
-    was never asked about them. `certain` says whether all members see
-    each other, so that a sum is over exactly the survivors.
-    """
-
-    roster: SumRoster | None
-    plan: str | None
-    certain: bool = True
-    survivors: Sites | None = None
+    roster: SumRoster | None  # None of what is no sum over sites
+    plan: str | None  # its digest
+    certain: bool = True  # whether all see each other: a sum over exactly the survivors
+    survivors: Sites | None = None  # None where this site was never asked
     data: Fingerprint | None = None
     turn: Turn | None = None
 

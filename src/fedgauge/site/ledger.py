@@ -157,10 +157,7 @@ class Books(NamedTuple):
         ]
 
     def _charged(self) -> Iterable[Spend]:
-        """All sessions, of those that are paid for together the one that went furthest.
-
-        These are the two rounds of a plan, and all that tell the same flips.
-        """
+        """All sessions; of those paid for together, such as two rounds, the one furthest on."""
         once: dict[object, Spend] = {}
         for session, spend in self.spends.items():
             evaluation = spend.first or session
@@ -214,14 +211,7 @@ class Books(NamedTuple):
 
 
 def charge(scope: Account, account: Account, cost: Cost) -> Cost:
-    """What a plan on an account costs an account that covers it.
-
-    Examples
-    --------
-    >>> rows = Account("stroke-2026", "example", "add-remove")
-    >>> charge(Account.labels("stroke-2026"), rows, Cost(1.0, 0.0)).epsilon
-    2.0
-    """
+    """What a plan on an account costs an account that covers it."""
     if not scope.is_label or cost.is_exact_sum or account.neighbours in _ONE_STEP:
         return cost
     return cost.twice()
@@ -358,9 +348,9 @@ class Ledger:
 
     A session is reserved before the site takes part, committed before its rows are read, and
     released only if they never were. Costs on one dataset add up, whatever their units and
-    neighbours: basic composition, which holds for plans chosen one after another, each knowing
-    the results before. An account (dataset, unit, neighbours) can have a limit besides that of
-    its dataset; all plans are charged to that of labels (label, flip). Every call checks the whole
+    neighbours: basic composition, which holds for plans chosen one after another, each knowing the
+    results before. An account (dataset, unit, neighbours) can have a limit besides that of its
+    dataset; all plans are charged to that of labels (label, flip). Every call checks the whole
     ledger, and what a call returns from has reached the disk.
 
     Parameters
@@ -368,11 +358,11 @@ class Ledger:
     path
         The SQLite file, on a local disk, made by :meth:`create`.
     head
-        A small file, kept beside the site's key, that names the last entry: with it, an old
-        copy of the ledger is noticed.
+        A small file beside the site's key that names the last entry: it shows an old copy of the
+        ledger.
     witness
-        A second such file on another disk or machine, made by :meth:`appoint`: with it, old
-        copies of ledger and head together are noticed.
+        A second such file on another disk or machine, made by :meth:`appoint`: it shows old copies
+        of ledger and head together.
     timeout
         Seconds to wait for another process that uses the ledger.
 
@@ -408,10 +398,7 @@ class Ledger:
         return ledger
 
     def appoint(self, witness: str | Path) -> None:
-        """Write the head to a witness too, which is given whenever the ledger is used from now on.
-
-        A file that is there must be the witness of this ledger.
-        """
+        """Write the head to a witness too: a new file or this ledger's; every use then names it."""
         self._chain.appoint(Path(witness))
 
     def __repr__(self) -> str:
@@ -432,20 +419,15 @@ class Ledger:
         turn: Turn | None = None,
         check_only: bool = False,
     ) -> None:
-        """Set a cost aside for a session, or refuse it.
-
-        Reserving again what is still reserved changes nothing, so that a session can be taken
-        up after a crash.
+        """Set a cost aside for a session, or refuse it; the same again changes nothing.
 
         Parameters
         ----------
         session
             The session's id, 32 bytes.
-        account
-            Whose privacy is spent.
-        cost
-            What the session costs. An exact sum (infinite epsilon) meets no limit, but does
-            not go together with differential privacy on the same dataset.
+        account, cost
+            Whose privacy is spent, and how much. An exact sum (infinite epsilon) meets no limit,
+            but does not go together with differential privacy on the same dataset.
         default_limit
             The limit of a dataset that has none of its own.
         mix_exact
@@ -453,15 +435,14 @@ class Ledger:
         asked
             Who asked for the session, for the log of what left.
         exact, rules
-            The plan and, of an exact sum, who is invited and, where they are known by now, the
-            rows; and what the site allows.
+            The plan and, of an exact sum, who is invited and, where known, the rows; what the site
+            allows.
         flips
             The digest of labels as flipped, where those are all that is told. Sessions that tell
-            the same flips are charged once, together; each can be taken up until it ends, as they
-            have nothing else to tell.
+            the same flips are charged once, together; each can be taken up until it ends.
         turn
-            Of a plan of two rounds: which of them it is. The second costs nothing more, and has to
-            be of the evaluation that the first was of (:mod:`fedgauge.site.ledger`).
+            Which of two rounds it is. The second costs nothing more, and has to be of the
+            evaluation that the first was of.
         check_only
             Refuse what would be refused, and write nothing.
         """
@@ -560,8 +541,8 @@ class Ledger:
     def record_sent(self, session: bytes, left: Departure) -> None:
         """Record what is about to leave at a step of a session; the same again: no change.
 
-        From then on the session sends nothing else at that step. A contribution leaves only once
-        its cost is spent.
+        From then on nothing else leaves at that step, and a contribution only once its cost is
+        spent.
         """
         with self._open() as (pages, books):
             spend = (_committed if left.is_contribution else _live)(books, session)
@@ -629,18 +610,8 @@ class Ledger:
         together with earlier ones on the dataset (:mod:`fedgauge.site.exact_sums`). Recording the
         same set again changes nothing. Noisy sums are recorded without that.
 
-        Parameters
-        ----------
-        session
-            A committed session.
-        survivors
-            Public keys of the sites in the sum.
-        rules
-            What the site allows.
-        certain
-            Whether the sum is proved to be over exactly these sites. Where members check their
-            neighbours only, a coordinator can name some who are not in it: such a sum must be
-            the only exact one on its dataset.
+        Not `certain`: members check their neighbours only, so a coordinator can name survivors who
+        are not in the sum. Such a sum must be the only exact one on its dataset.
         """
         chosen = frozenset(survivors)
         if any(len(key) != _ID_BYTES for key in chosen):
@@ -661,11 +632,7 @@ class Ledger:
             pages.append(encode(Entry("survivors", session, survivors=chosen, certain=certain)))
 
     def set_limit(self, account: Account, limit: Cost) -> None:
-        """Set the limit of an account or of a whole dataset, from now on.
-
-        One lower than what is spent stops spending. One of an account is met besides that of its
-        dataset.
-        """
+        """Set the limit of a dataset, or an account's own beside it; one below costs stops it."""
         _check_limit(limit)
         with self._open() as (pages, _):
             pages.append(encode(Entry("limit", account=account, cost=limit)))

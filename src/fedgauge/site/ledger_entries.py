@@ -33,12 +33,8 @@ class Account(msgspec.Struct, frozen=True, order=True):
 
     Examples
     --------
-    >>> str(Account("stroke-2026", "subject", "add-remove"))
-    'stroke-2026 (subject, add-remove)'
-    >>> str(Account.whole("stroke-2026"))
-    'stroke-2026 (all plans)'
-    >>> str(Account.labels("stroke-2026"))
-    'stroke-2026 (label, flip)'
+    >>> str(Account("stroke-2026", "subject", "add-remove")), str(Account.whole("stroke-2026"))
+    ('stroke-2026 (subject, add-remove)', 'stroke-2026 (all plans)')
     """
 
     dataset: str
@@ -76,18 +72,9 @@ class Account(msgspec.Struct, frozen=True, order=True):
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """A price, or a limit, in privacy.
+    """A price, or a limit, in privacy; added and compared in decimals, so ten times 0.1 is 1."""
 
-    `epsilon` is infinite for an exact sum, which promises no differential privacy. Costs are
-    added and compared as the decimals they print as: ten times 0.1 is 1.
-
-    Examples
-    --------
-    >>> sum(Cost(0.1, 0.0).exact_epsilon for _ in range(10)) == Cost(1.0, 0.0).exact_epsilon
-    True
-    """
-
-    epsilon: float
+    epsilon: float  # infinite for an exact sum
     delta: float
 
     def __post_init__(self) -> None:
@@ -125,13 +112,8 @@ class Cost(msgspec.Struct, frozen=True):
     def twice(self) -> "Cost":
         """What two steps from neighbour to neighbour cost, and no less; not for exact sums.
 
-        From P(A) <= e^epsilon Q(A) + delta and the same of Q and R follows
-        P(A) <= e^(2 epsilon) R(A) + (1 + e^epsilon) delta.
-
-        Examples
-        --------
-        >>> Cost(0.1, 0.0).twice()
-        Cost(epsilon=0.2, delta=0.0)
+        From P(A) <= e^epsilon Q(A) + delta and the same of Q and R follows P(A) <= e^(2 epsilon)
+        R(A) + (1 + e^epsilon) delta.
         """
         # From e^700 on any delta that is worth the name is 1.
         grown = 1 + Fraction(math.exp(min(self.epsilon, 700.0))) * _NO_MORE
@@ -162,33 +144,23 @@ class SumRoster(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Who asked for a session, for which model, and who at the site approved of it.
+    """Who asked for a session, for which model, and who at the site approved of it."""
 
-    `coordinator` is a public key, None where nobody asked: reports are made of the site's own
-    accord. `model` is a digest, empty where no model travels. `approver` is a public key, None
-    where the site file wants no approvals. `dated` is the digest of a plan that expires, as it was
-    asked for; that of the same plan without a date is what exact sums are compared by.
-    """
-
-    coordinator: bytes | None = None
-    model: bytes = b""
-    approver: bytes | None = None
-    dated: str | None = None
+    coordinator: bytes | None = None  # public key; None for reports, of the site's own accord
+    model: bytes = b""  # digest; empty where no model travels
+    approver: bytes | None = None  # public key; None where the site file wants no approvals
+    dated: str | None = None  # digest of a plan that expires; exact sums compare the one without
 
 
 NOBODY: Final = Asked()
 
 
 class Turn(NamedTuple):
-    """Which of two rounds a session is.
+    """Which of two rounds a session is."""
 
-    `first` is the session of the first round, None where this is it. Of the second: the digest of
-    its bins, and how many sites, as it says, were in the sum of the first.
-    """
-
-    first: bytes | None = None
-    bins: str = ""
-    clients: int = 0
+    first: bytes | None = None  # the session of the first round; None where this is it
+    bins: str = ""  # of the second: the digest of its bins
+    clients: int = 0  # sites that were, as it says, in the sum of the first
 
 
 FIRST: Final = Turn()
@@ -215,10 +187,8 @@ class Departure(NamedTuple):
 class Entry(NamedTuple):
     """One entry of a ledger; what does not belong to its kind is None.
 
-    It gets its number and its time when it is written. `certain` says whether the sum is proved to
-    be over exactly the survivors. A contribution leaves with an entry of kind ``"sent"``, any other
-    reply with one of kind ``"reply"``. `flips` names labels as flipped, which cost once, in however
-    many sessions they are sent. `turn` is None but for plans of two rounds, which cost once.
+    A contribution leaves with an entry of kind ``"sent"``, any other reply with one of kind
+    ``"reply"``. It gets its number and its time when it is written.
     """
 
     kind: Kind
@@ -226,14 +196,14 @@ class Entry(NamedTuple):
     account: Account | None = None
     cost: Cost | None = None
     survivors: frozenset[bytes] | None = None
-    certain: bool = True
+    certain: bool = True  # whether the sum is proved to be over exactly the survivors
     roster: SumRoster | None = None
     plan: str | None = None
     data: Fingerprint | None = None
     asked: Asked = NOBODY
     left: Departure | None = None
-    flips: str | None = None
-    turn: Turn | None = None
+    flips: str | None = None  # labels as flipped, which cost once for all their sessions
+    turn: Turn | None = None  # of plans of two rounds, which cost once
     number: int = 0
     time: datetime = datetime.min.replace(tzinfo=UTC)
 

@@ -81,8 +81,8 @@ class HeadFile:
 class Witness:
     """A second head, on another disk or machine, that no copy of the site's folder brings along.
 
-    Who else can write to it is not asked: shares and sticks often have no owners, and whoever
-    changes it alone can stop the site, not make it spend again.
+    Its owner is not asked: shares and sticks often have none, and whoever changes it alone can stop
+    the site, not make it spend again.
     """
 
     def __init__(self, path: Path) -> None:
@@ -161,21 +161,10 @@ class Pages:
 class Chain:
     """A file of lines where nothing can be changed, removed or put back unnoticed.
 
-    Every line is hashed together with the hash before it. The last hash is also written to a
-    head file elsewhere: a chain that does not hold it is an old copy or was altered. This
-    finds mistakes, restored backups and edits of one file. Where both are put back together, a
-    witness tells: a second head at a place that is not.
-
-    Parameters
-    ----------
-    path
-        The SQLite file.
-    head
-        The head file. A lock file lies beside it.
-    witness
-        The second head, where there is one. A lock file lies beside it.
-    timeout
-        Seconds to wait for other processes.
+    Every line is hashed together with the hash before it. The last hash is also written to a head
+    file elsewhere: a chain that does not hold it is an old copy or was altered. This finds
+    mistakes, restored backups and edits of one file. Where both are put back together, a witness
+    tells: a second head at a place that is not.
 
     Notes
     -----

@@ -30,28 +30,21 @@ COLUMNS: Final = (
 
 
 class Left(NamedTuple):
-    """One thing that left, or was about to.
-
-    `cost` is None where nothing was charged: a session is charged once, for what is made of rows,
-    two rounds with the one that was counted first, and labels as flipped the first time that they
-    leave. Each exact sum is one.
-    `coordinator` is the name in the site file, empty where that no longer holds the key;
-    `approver` is what the site file calls who approved now; the key is what signed then.
-    """
+    """One thing that left, or was about to."""
 
     time: datetime
     evaluation: str
     account: Account
-    coordinator: str
+    coordinator: str  # name in the site file; empty where that no longer holds the key
     coordinator_key: str
-    approver: str
+    approver: str  # what the site file calls who approved now; the key is what signed then
     approver_key: str
     step: str
     plan: str
     model: str
     size: int
     sha256: str
-    cost: Cost | None
+    cost: Cost | None  # None where a session, its first round or its flips were charged before
 
 
 def what_left(site: Site) -> list[Left]:

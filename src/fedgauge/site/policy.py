@@ -36,96 +36,52 @@ WITH_NOISE: Final = tuple(model for model in MODELS if model != EXACT)
 
 
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The limits that a plan must stay within.
+    """The limits that a plan must stay within."""
 
-    Parameters
-    ----------
-    models
-        Privacy models that plans may use; by default those with noise.
-    labels
-        Labels that a plan may call positive, or tell apart as classes, as they are spelled in the
-        data.
-    min_cohort
-        Fewest sites in a sum, at least 3; also the fewest that exact sums may show together.
-    min_colluding
-        Fewest sites that a plan must allow to pool what they know (its `max_colluding`).
-    max_epsilon, max_delta
-        Most that one plan may cost.
-    max_bins
-        Finest axis.
-    max_counts
-        Most numbers that a plan may ask for: bins, times groups, classes and models.
-    rows_per_bin
-        Rows in one bin that exact sums must have room for: more than this site ever has, since
-        a count that does not fit makes it fall silent.
-    score_sums
-        Whether plans may also sum up the scores within bins. In an exact sum they show the score
-        of an example that is alone in its bin, to 1/512 of the bin.
-    max_groups
-        Most groups that a plan may tell apart, those of no listed value included; 0 refuses plans
-        for groups.
-    budget_epsilon, budget_delta
-        Most that all plans on a dataset may cost together, whomever they protect, unless the
-        ledger sets another limit.
-    mix_exact
-        Whether exact sums and differential privacy may meet on one dataset.
-    session_days
-        Days after which an evaluation that this site joined is given up: its keys are deleted, and
-        what it reserved comes back where nothing was counted.
-    exact_sums
-        Most exact sums on one dataset, where `models` allows any.
-    min_bin_width
-        Least width of a bin in an exact sum, in units of the score before any map.
-    axes
-        Digests of axes that exact sums may use whatever their widths; where a plan has a map, of
-        the axis before it, which a refusal names.
-    min_cell
-        Fewest examples that the result of an exact sum may show in a bin, besides none.
-    exact_dropouts
-        Whether exact sums may leave out sites that fell silent. Sums over different sites can be
-        subtracted from each other: what a site sees of that is checked, not what it is left out of.
-    exact_scores
-        Most scores of each row, of all its classes, labels and models, that an exact sum may count.
-        Each has edges of its own: of two that differ by a little, counts show what lies between.
-    exact_pairs
-        Whether exact sums may count the scores of two models together. Few patients have both
-        within the same ranges: many are alone there.
-    exact_groups
-        Values that exact sums may tell groups apart by, as they are spelled in the data: a plan
-        could name one that a single patient has. With the grouping (``"ward=7"``) of that one
-        alone, which numbers need.
-    exact_of_models
-        Whether exact sums may be of a model that the coordinator sends. Who chooses the model can
-        single out a patient by it.
-    min_new_rows
-        Rows by which another dataset must differ from one that had exact sums.
-    """
-
-    models: tuple[str, ...] = WITH_NOISE
-    labels: tuple[str, ...] = ("1",)
-    min_cohort: int = LEAST_COHORT
-    min_colluding: int = 1
-    max_epsilon: float = 1.0
+    models: tuple[str, ...] = WITH_NOISE  # privacy models that plans may use
+    labels: tuple[str, ...] = ("1",)  # that plans may call positive, or tell apart as classes
+    min_cohort: int = LEAST_COHORT  # fewest sites in a sum, and that exact sums may show together
+    min_colluding: int = 1  # fewest that a plan must allow for (its `max_colluding`)
+    max_epsilon: float = 1.0  # most that one plan may cost
     max_delta: float = 1e-6
-    max_bins: int = 4096
-    max_counts: int = 4_000_000
+    max_bins: int = 4096  # finest axis
+    max_counts: int = 4_000_000  # most numbers: bins, times groups, classes and models
+    # For which exact sums must have room: more than this site ever has, since a count that does
+    # not fit makes it fall silent.
     rows_per_bin: int = 1_000_000
+    # Whether plans may sum up scores within bins. In an exact sum they show the score of an example
+    # alone in its bin, to 1/512 of the bin.
     score_sums: bool = False
-    max_groups: int = 0
+    max_groups: int = 0  # most, those of no listed value included; 0 refuses plans for groups
+    # Most that all plans on a dataset cost together, unless the ledger sets another limit.
     budget_epsilon: float = 10.0
     budget_delta: float = 1e-5
-    mix_exact: bool = False
+    mix_exact: bool = False  # whether exact sums and differential privacy may meet on one dataset
+    # After so many an evaluation is given up: its keys are deleted, and what it reserved comes back
+    # where nothing was counted.
     session_days: int = 30
-    exact_sums: int = 3
-    min_bin_width: float = 1 / 128
+    exact_sums: int = 3  # most on one dataset, where `models` allows any
+    min_bin_width: float = 1 / 128  # least in an exact sum, in units of the score before any map
+    # Digests of axes that exact sums may use whatever their widths; where a plan has a map, of the
+    # axis before it, which a refusal names.
     axes: tuple[str, ...] = ()
-    min_cell: int = 10
+    min_cell: int = 10  # fewest examples in a bin of an exact sum's result, besides none
+    # Whether exact sums may leave out silent sites. Sums over different sites can be subtracted
+    # from each other: what a site sees of that is checked, not what it is left out of.
     exact_dropouts: bool = False
+    # Most scores of each row that an exact sum may count, over classes, labels and models. Each has
+    # edges of its own: of two that differ by a little, counts show what lies between.
     exact_scores: int = 1
+    # Whether exact sums may count the scores of two models together. Few patients have both within
+    # the same ranges: many are alone there.
     exact_pairs: bool = False
+    # Values that exact sums may tell groups apart by, as spelled in the data: a plan could name one
+    # that a single patient has. Numbers need their grouping (``"ward=7"``).
     exact_groups: tuple[str, ...] = ()
+    # Whether exact sums may be of a model that the coordinator sends, who can single out a patient
+    # by it.
     exact_of_models: bool = False
-    min_new_rows: int = 100
+    min_new_rows: int = 100  # by which a dataset must differ from another with exact sums
 
     def __post_init__(self) -> None:
         for model in self.models:
@@ -167,13 +123,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return Cost(self.budget_epsilon, self.budget_delta)
 
     def after_exact(self, count: int) -> str:
-        """How a dataset stands that had so many exact sums, in words.
-
-        Examples
-        --------
-        >>> Policy().after_exact(1), Policy(models=MODELS, mix_exact=True).after_exact(1)
-        ('exact sums: 1, no more allowed; noise refused', 'exact sums: 1 of 3')
-        """
+        """How a dataset stands that had so many exact sums, in words."""
         most = f" of {self.exact_sums}" if self.allows_exact else ", no more allowed"
         return f"exact sums: {count}{most}{'' if self.mix_exact else '; noise refused'}"
 
@@ -299,10 +249,7 @@ def check_name(what: str, name: str) -> None:
 
 
 def judge_slices(policy: Policy, plan: EvaluationPlan) -> None:
-    """Refuse labels, groups or counts outside of the site file; reads no data.
-
-    Of two rounds, what either of them asks for.
-    """
+    """Refuse labels, groups or counts outside of the site file, of either round; reads no data."""
     task = measured_by(plan.task)
     if task.of_labels:
         _judge_apart(plan, task)
@@ -341,8 +288,8 @@ def judge_exact_slices(policy: Policy, plan: EvaluationPlan) -> None:
 def _judge_exact_group(policy: Policy, name: str, value: str) -> None:
     """Refuse a group of an exact sum that the site file does not list.
 
-    A number that many share in one column is one patient's in another, and the plan names the
-    column: so it is listed with its grouping.
+    Numbers are listed with their grouping: one that many share in one column is one patient's in
+    another, and the plan names the column.
     """
     named = f"{name}={value}" in policy.exact_groups
     if named or (value in policy.exact_groups and not value.isdecimal()):
@@ -378,10 +325,7 @@ def _judge_exact_tables(policy: Policy, plan: EvaluationPlan) -> None:
 
 
 def _judge_labels(policy: Policy, task: Task) -> None:
-    """Refuse labels that the site file does not list.
-
-    Which labels rows have would show in whether a site falls silent.
-    """
+    """Refuse unlisted labels: which labels rows have would show in whether a site falls silent."""
     # One that is not named is 1; so it is in each column of several labels a row.
     asked: tuple[Label, ...] = (1 if task.positive is None else task.positive,)
     told = "calls {} the positive label"

@@ -95,14 +95,13 @@ def create_site(
     dataset
         Name of the data it evaluates on.
     policy
-        What it allows; the defaults of :class:`Policy` unless given.
+        What it allows.
 
     Examples
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     site = create_site(folder, name="hospital-a", dataset="stroke-2026")
-    >>> site.policy.min_cohort
+    ...     create_site(folder, name="hospital-a", dataset="stroke-2026").policy.min_cohort
     3
     """
     folder = Path(folder).absolute()
@@ -135,19 +134,10 @@ def _make_folder(folder: Path) -> None:
 
 
 def add_witness(path: str | Path, witness: str | Path) -> Site:
-    """Keep a second copy of the ledger's head elsewhere, from now on, keeping the file's comments.
+    """Keep a second copy of the ledger's head from now on; returns the site as it is then.
 
-    Parameters
-    ----------
-    path
-        The site file, which names no witness yet.
-    witness
-        A file on another disk, a share or a stick, outside the site's folder. Made when missing.
-
-    Returns
-    -------
-    Site
-        The site as it is now.
+    `witness` is a file on another disk, a share or a stick, outside the site's folder, and made
+    when missing. The site file names none yet, and keeps its comments.
     """
     path, witness = Path(path).absolute(), Path(witness).absolute()
     before = read_site_file(path)
@@ -173,22 +163,10 @@ def add_witness(path: str | Path, witness: str | Path) -> Site:
 
 
 def name_dataset(path: str | Path, name: str) -> Site:
-    """Give a site's data another name, keeping the file's comments.
+    """Give a site's data another name, keeping the file's comments; returns the site as it is then.
 
     Budgets are kept by name: a new one starts with none of it spent, one that the ledger knows goes
     on where it stood. So a new name is for new data, not for old ones whose budget is used up.
-
-    Parameters
-    ----------
-    path
-        The site file.
-    name
-        The new name.
-
-    Returns
-    -------
-    Site
-        The site as it is now.
     """
     path = Path(path).absolute()
     before = read_site_file(path)
@@ -203,22 +181,9 @@ def name_dataset(path: str | Path, name: str) -> Site:
 def add_trust(path: str | Path, kind: Role, name: str, key_text: str) -> Site:
     """Add a peer, a coordinator or an approver to a site file, keeping its comments.
 
-    Parameters
-    ----------
-    path
-        The site file.
-    kind
-        ``"peer"``: a site to be summed with. ``"coordinator"``: one who may start evaluations.
-        ``"approver"``: one of whom each evaluation needs an approval.
-    name
-        Its name.
-    key_text
-        Its public key, as ``fedgauge site show`` prints it.
-
-    Returns
-    -------
-    Site
-        The site as it is now; nothing is written when it would not be valid.
+    `kind` is ``"peer"``, a site to be summed with, ``"coordinator"``, who may start evaluations, or
+    ``"approver"``, whose approval each evaluation needs. `key_text` is the public key as ``fedgauge
+    site show`` prints it. Nothing is written when the site would not be valid.
     """
     _check_kind(kind)
     path = Path(path).absolute()
@@ -226,19 +191,9 @@ def add_trust(path: str | Path, kind: Role, name: str, key_text: str) -> Site:
 
 
 def replace_trust(path: str | Path, kind: Role, name: str, key_text: str) -> tuple[Site, str]:
-    """Replace the key of a peer, a coordinator or an approver in a site file, keeping its comments.
+    """Replace a key in a site file, keeping its comments; returns the site and the old key.
 
     Evaluations that were joined under the old key cannot go on under the new one.
-
-    Parameters
-    ----------
-    path, kind, name, key_text
-        As for :func:`add_trust`; the name is one that the site file has in this role.
-
-    Returns
-    -------
-    tuple
-        The site as it is now, and the key that was replaced.
     """
     _check_kind(kind)
     path, table, new = Path(path).absolute(), _TABLES[kind], Party(name, key_text)
@@ -286,23 +241,9 @@ def _with_key(text: str, table: str, party: Party, key: str) -> str:
 
 
 def add_approver(path: str | Path, name: str, key_path: str | Path) -> Site:
-    """Make a key for an approver in a new file, and add it to a site file.
+    """Make a key for an approver in a new file, `key_path`, and add it to a site file.
 
-    The file is the approver's: whoever holds it approves.
-
-    Parameters
-    ----------
-    path
-        The site file.
-    name
-        The approver's name.
-    key_path
-        Where the key goes; never overwritten.
-
-    Returns
-    -------
-    Site
-        The site as it is now.
+    The file is the approver's: whoever holds it approves. It is never overwritten.
     """
     path, key = Path(path).absolute(), SigningKey.generate()
     text = _with_party(path, "approver", Party(name, key_to_text(key.public)))

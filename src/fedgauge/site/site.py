@@ -40,15 +40,13 @@ _ROUNDING: Final = 1 - 1e-9  # edges of equal bins are not equally far apart in 
 class Site:
     """A client's key, whom it trusts, its limits and its ledger.
 
-    Read with :meth:`from_toml`, first made with :func:`create_site`. The server writes plans,
-    so a plan cannot vouch for itself: what a site takes part in is decided here.
+    Read with :meth:`from_toml`, first made with :func:`create_site`. The server writes plans, so a
+    plan cannot vouch for itself: what a site takes part in is decided here.
 
     Parameters
     ----------
-    name
-        The site's own name.
-    dataset
-        Name of the data that the ledger's accounts are about.
+    name, dataset
+        The site's own name, and that of the data that the ledger's accounts are about.
     key
         What the site signs with.
     policy
@@ -58,8 +56,8 @@ class Site:
     coordinators
         Names of those who may start an evaluation, by public key.
     approvers
-        Names of those of whom one must approve of each evaluation, by public key; where there
-        are none, nobody need.
+        Names of those of whom one must approve of each evaluation, by public key; none: nobody
+        need.
     path
         The site file.
     key_path, ledger_path, witness_path
@@ -68,11 +66,9 @@ class Site:
     Examples
     --------
     >>> import tempfile
-    >>> from pathlib import Path
-    >>> import fedgauge as fg
-    >>> folder = Path(tempfile.mkdtemp())
     >>> from fedgauge.site import create_site
-    >>> site = create_site(folder / "hospital-a", name="hospital-a", dataset="stroke-2026")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     site = create_site(folder, name="hospital-a", dataset="stroke-2026")
     >>> site.name, site.policy.max_epsilon
     ('hospital-a', 1.0)
     """
@@ -154,23 +150,10 @@ class Site:
         coordinator: bytes,
         of_model: bool = False,
     ) -> None:
-        """Refuse a plan outside the site file; reads no data.
+        """Refuse a plan outside the site file, for the operator of this site alone; reads no data.
 
-        Parameters
-        ----------
-        plan
-            What is to be measured.
-        members
-            Public keys of all sites invited.
-        coordinator
-            Public key of who started the evaluation.
-        of_model
-            Whether the coordinator sends the model that makes the scores.
-
-        Raises
-        ------
-        PlanRefused
-            With the reason, for the operator of this site alone.
+        `members` are public keys of all sites invited, `coordinator` that of who started it.
+        `of_model`: the coordinator sends the model that makes the scores.
         """
         if coordinator not in self.coordinators:
             raise PlanRefused(
@@ -212,8 +195,8 @@ class Site:
         """Refuse to answer alone for labels, outside the site file; reads no data.
 
         Like local reports, an answer with all of the noise is private from everybody. That it has
-        all of it is a matter of accounting: noise of a cohort of one is drawn, and judged, as what
-        one party adds.
+        all of it is a matter of accounting: noise of a cohort of one is judged as what one party
+        adds.
         """
         if not plan.is_alone:
             raise PlanRefused(
@@ -391,8 +374,8 @@ class Site:
     ) -> None:
         """Set the plan's cost aside in the ledger, under this site's policy.
 
-        Labels as flipped are made, and kept, before this is asked for, and sent once it is
-        committed. They cost once: each use is a session of its own, in the ledger and its log.
+        Flipped labels are made, and kept, before this is asked for, and sent once it is committed.
+        They cost once: each use is a session of its own, in the ledger and its log.
 
         Parameters
         ----------
@@ -407,8 +390,8 @@ class Site:
         asked
             Who asked for it, and who approved of it.
         flips
-            The digest of labels as flipped (:class:`fedgauge.vertical.flips.Flips`). Other flips
-            of the same labels cost again.
+            The digest of labels as flipped (:class:`fedgauge.vertical.flips.Flips`). Other flips of
+            the same labels cost again.
         check_only
             Refuse what would be refused, and write nothing.
         """

@@ -446,7 +446,6 @@ class LabelAuc:
 
     Examples
     --------
-    >>> import fedgauge as fg
     >>> scores = {i: (i % 10) / 10 for i in range(2000)}
     >>> labels = {"a": {i: i % 10 > 6 for i in range(900)}}
     >>> labels["b"] = {i: i % 10 > 4 for i in range(900, 2000)}
