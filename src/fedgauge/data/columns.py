@@ -21,8 +21,8 @@ _KINDS: Final = {bool: "b", int: "iu", float: "f"}
 def read_column(name: str, values: Any) -> Column:
     """The values as a flat array, without a copy where that is possible.
 
-    Text in Arrow stays there, each distinct word once: as Python objects it would cost many
-    times as much.
+    Text in Arrow stays there, each distinct word once: Python objects would take many times as
+    much.
     """
     if isinstance(values, pa.Array | pa.ChunkedArray):
         values = _from_arrow(values)
@@ -38,9 +38,8 @@ def read_column(name: str, values: Any) -> Column:
 def read_leniently(name: str, values: Any) -> Column:
     """The values as a flat array in which no row changes what another one holds.
 
-    Masked rows are None; a list whose values are of several kinds stays a list of objects, where
-    :func:`read_column` would refuse it or turn all of them into one kind. Only what is no flat
-    column at all is refused.
+    Masked rows are None. A list of several kinds stays a list of objects, where :func:`read_column`
+    would refuse or convert it. Only what is no flat column at all is refused.
     """
     if isinstance(values, np.ma.MaskedArray):
         masked, values = np.ma.getmaskarray(values), np.asarray(values)
@@ -71,11 +70,10 @@ def read_only_column(name: str, values: Any) -> Column:
 
 
 def read_table(name: str, values: Any, *, lists: bool) -> tuple[Any, tuple[str, ...]]:
-    """An array of a table's columns, and their names; whatever is no table comes back as it is.
+    """An array of a table's columns, and their names; other values come back as they are.
 
-    Tables are frames and, where `lists` are allowed, lists of equally long lists: one row of
-    another length makes them none. Numbers that a frame gave its columns for want of names are no
-    names.
+    Tables are frames and, where `lists` are allowed, equally long lists. Numbers that a frame gave
+    its columns for want of names are no names.
     """
     if isinstance(values, np.matrix):
         return np.asarray(values), ()
@@ -122,7 +120,7 @@ def floats_of(column: Column) -> Floats:
 def distinct(column: Column) -> tuple[NDArray[Any], list[Any]]:
     """Codes of a column's values, -1 where one is missing, and the values by code.
 
-    Nothing that one row holds changes what another row's code stands for.
+    No row changes what another row's code stands for.
     """
     if not isinstance(column, pa.DictionaryArray) and not _is_of_one_kind(column):
         return _number_objects(column.tolist())

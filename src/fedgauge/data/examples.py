@@ -35,22 +35,20 @@ class Examples:
     Parameters
     ----------
     y_true
-        One label for each example: bool, 0/1, or any two values when the positive
-        one is named later. A list, NumPy array, or pandas / polars / pyarrow column. Where an
-        example has several labels, each of its own, an array with a column for each.
+        One label for each example: bool, 0/1, or any two values when the positive one is named
+        later. A list, NumPy array, or pandas / polars / pyarrow column. Where an example has
+        several labels, an array with a column for each.
     y_score
-        One number for each example; higher means more positive. Same kinds of input. Of several
-        classes an array with a column for each, or a data frame, whose columns go by name where
-        they are called like the classes; of several models a mapping from their names.
+        One number for each example; higher means more positive. For several classes an array with a
+        column for each, or a data frame, whose columns go by name where they are called like the
+        classes; for several models a mapping from their names.
     group
-        The group of each example; of several groupings a mapping from their names.
+        The group of each example; for several groupings a mapping from their names.
     subject
         The id of the person behind each example, where a person is what privacy protects.
 
     Examples
     --------
-    >>> len(Examples([0, 1, 1], [0.1, 0.8, 0.4]))
-    3
     >>> Examples([0, 1], {"new": [0.1, 0.8], "old": [0.3, 0.4]}, group=["women", "men"])
     Examples(2 rows)
     """
@@ -72,9 +70,9 @@ class Examples:
     ) -> "Examples":
         """The same of rows that may hold anything; a score that is no number is NaN.
 
-        What is refused concerns columns as a whole: their number, lengths, shape and type. What
-        one row holds decides about that row alone. So a list is one column, whatever is in it:
-        scores of several classes are an array or a frame.
+        Only columns as a whole are refused: their number, lengths, shape and type. No row decides
+        about another, so a list is one column, whatever is in it: scores of several classes are an
+        array or a frame.
         """
         examples = object.__new__(cls)
         examples._read(y_true, y_score, group, subject, leniently=True)

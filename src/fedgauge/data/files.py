@@ -305,11 +305,11 @@ def _open_csv(text: _Text, types: Types, skip: Skip) -> _Table:
 
 
 class _Utf8Rows(io.RawIOBase):
-    r"""The bytes of a text file; those of its rows that are not UTF-8 are spelled out (``\\xfc``).
+    r"""The bytes of a text file; rows that are not UTF-8 are spelled out (``\\xfc``).
 
-    Arrow gives up a file for one such byte. The header stays as it is, to be refused. Where names
-    of columns are all that is wanted, the file ends after so many bytes: Arrow reads far ahead in
-    a thread of its own, and Python cannot end while that reads from here.
+    Arrow gives up a file for one such byte. The header stays as it is, to be refused. Where only
+    names of columns are wanted, the file ends after so many bytes: Arrow reads far ahead in a
+    thread of its own, and Python cannot end while that reads from here.
     """
 
     def __init__(self, source: pa.NativeFile, *, most: int | None) -> None:
@@ -350,7 +350,7 @@ _READ_AHEAD: Final = WeakSet[_Utf8Rows]()
 
 
 def is_reading_ahead() -> bool:
-    """Whether Arrow may still read a file that was given up, in a thread of its own.
+    """Whether Arrow may still read, in a thread of its own, a file that was given up.
 
     Python aborts where such a thread calls it while it ends.
     """
@@ -399,7 +399,7 @@ def odd_line(line: int, fields: int, named: int) -> str:
 def _first_odd_line(text: _Text) -> tuple[int, int, int] | None:
     """The first line with another number of columns than the header, and both numbers.
 
-    Arrow counts rows, of which one can span several lines and a blank line is none.
+    Arrow counts rows: one can span several lines, and a blank line is none.
     """
     with text.opened() as file:
         words = io.TextIOWrapper(file, encoding="utf-8", newline="")
@@ -484,14 +484,8 @@ _NUMBER: Final = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 class NamedColumns(NamedTuple):
     """Names of the columns that examples are made of, and what stands before decimals.
 
-    `scores` are by model, `groups` by grouping, None where there is one that has no name. Of
-    several classes a model has several columns; of several labels there are as many.
-
-    Examples
-    --------
-    >>> columns = NamedColumns.read("y", {"new": "p_new", "old": "p_old"}, group={"sex": "s"})
-    >>> columns.all
-    ('p_new', 'p_old', 'y', 's')
+    `scores` are by model, `groups` by grouping, None where there is one that has no name. With
+    several classes a model has several columns; with several labels there are as many.
     """
 
     labels: tuple[str, ...]
@@ -615,9 +609,9 @@ class NamedColumns(NamedTuple):
 def _numbers_in(name: str, column: pa.Array) -> Floats:
     """The numbers that text spells, NaN where it spells none.
 
-    Arrow casts all rows or none. If the others were then read in another way, the time that takes
-    would tell of one row that is no number. So Arrow is given those that it can surely cast, always
-    all of them at once, and Python always the rest, also where that is nothing.
+    Arrow casts all rows or none. To read the others in another way would take time that tells of
+    one odd row. So Arrow always gets those that it can surely cast, all at once, and Python the
+    rest.
     """
     plain = pc.match_substring_regex(column, _NUMBER)
     numbers = from_arrow(
@@ -723,24 +717,24 @@ def names_of(column: str, values: Any, what: str) -> NDArray[Any]:
 class ScoreFile:
     r"""A file with the labels and scores of one client, one row an example.
 
-    Call it for its examples, batch after batch. Every call reads the file again, so memory
-    does not depend on its size. Errors name columns and the file, never a value in it.
+    Call it for its examples, batch after batch: memory does not depend on the size of the file,
+    which every call reads again. Errors name columns and the file, never a value in it.
 
     Parameters
     ----------
     path
         A ``.csv``, ``.tsv`` (also ``.gz``) or ``.parquet`` file.
     label, score
-        Names of the columns. Of several classes `score` is a list of columns, in the order of the
-        task's classes; of several models a mapping from their names to a column or a list. Of
-        several labels a row `label` is a list, and `score` one in the same order.
+        Names of the columns. For several classes `score` is a list of columns, in the order of the
+        task's classes; for several models a mapping from their names to a column or a list. For
+        several labels `label` is a list, and `score` one in the same order.
     group
-        Where rows are of groups, the column; of several groupings a mapping from their names.
+        The column of groups; for several groupings a mapping from their names.
     subject
         The column of the subject's id, where privacy protects subjects.
     separator, decimal
-        Of a text file, what stands between columns (by default a comma or, in ``.tsv``, a tab)
-        and before decimals: ``"."`` or ``","``.
+        Of a text file: what stands between columns (by default a comma or, in ``.tsv``, a tab), and
+        before decimals.
 
     Examples
     --------
@@ -783,11 +777,11 @@ class ScoreFile:
             yield self._columns.examples(batch)
 
     def leniently(self, skip: Callable[[], None]) -> Iterator[Examples]:
-        """The examples, whatever a row holds: where it holds no number its score is NaN.
+        """The examples, whatever a row holds: a score that is no number is NaN.
 
-        A row of a text file with too few or too many fields is left out, and `skip` called. What
-        concerns the file as a whole is still refused: that it breaks off, a quote that is never
-        closed, a line longer than a megabyte.
+        A row of a text file with too few or too many fields is left out, and `skip` called. Refused
+        is only what concerns the file: that it breaks off, an open quote, a line longer than a
+        megabyte.
         """
         for batch in self._open(self._columns.lenient_types, skip).batches:
             yield self._columns.lenient_examples(batch)
@@ -795,10 +789,9 @@ class ScoreFile:
     def check(self) -> None:
         """Refuse columns whose type is not that of a label, a score or an id.
 
-        Reads the types that the file states or, of text, its first rows. Some rows without a
-        number are no matter of type, and for a site to stop at them would tell of them: only
-        where no score of the first rows is a number is it the wrong column, and only where none of
-        them has as many columns as the header is it another separator.
+        Reads the types that the file states or, of text, its first rows. To stop at some odd rows
+        would tell of them. So it is the wrong column only where no score of the first rows is a
+        number, and another separator only where none of them has as many columns as the header.
         """
         with located(str(self)):
             skipped: list[None] = []
@@ -840,10 +833,8 @@ class ScoreTable:
 
     Examples
     --------
-    >>> import pyarrow as pa
     >>> frame = pa.table({"site": ["a", "a", "b"], "y": [0, 1, 1], "p": [0.2, 0.7, 0.9]})
-    >>> table = ScoreTable(frame, client="site", label="y", score="p")
-    >>> fg.evaluate(table).clients
+    >>> fg.evaluate(ScoreTable(frame, client="site", label="y", score="p")).clients
     2
     """
 
@@ -930,10 +921,9 @@ def refuse_repeated_files(paths: Sequence[str | Path]) -> None:
 def some_labels(
     paths: Sequence[str | Path], column: str, *, most: int, separator: str | None = None
 ) -> list[str] | None:
-    """The values of a column, in order; None where there are more than `most`.
+    """The values of a column, in order; None where the first rows of a file have more than `most`.
 
-    Of the first rows of each file, for who holds the files: so few values are a column's labels,
-    and more would be its rows.
+    For the owner of the files: so few values are labels, and more would be rows.
     """
     found: set[str] = set()
     for path in map(Path, paths):

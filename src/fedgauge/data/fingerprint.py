@@ -1,8 +1,7 @@
 """Whether data are those of last time: a keyed digest of rows that their order does not change.
 
-Rows are enciphered under a secret key and added up, so batches can come in any order and size,
-and whoever does not hold the key can neither read a row from the digest nor make other rows with
-the same one.
+Rows are enciphered under a secret key and added up. Nobody without the key can read a row from the
+digest, or make other rows with the same one.
 """
 
 import hashlib
@@ -26,12 +25,11 @@ C = TypeVar("C")
 class Fingerprint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What tells data apart: how many rows, and digests of them.
 
-    `labels` is about labels and subjects, `scores` about all scores of a row too; None where a
-    model that is sent makes the scores, so that they are no part of the data. `groups` is about
-    groups too; None where rows have none. `columns` are digests with each score by itself, where
-    rows have several. `named` is about the names of columns too, by which whoever counts finds
-    them; None where there are none to mix up. Of
-    reports in two rounds there is one digest, of all rows in their order.
+    `labels` is about labels and subjects; `scores` also about all scores of a row, None where a
+    model that is sent makes them; `groups` also about groups, None where rows have none. `columns`
+    are digests with each score by itself, where rows have several. `named` is also about names of
+    columns, where several could be mixed up. Reports in two rounds have one digest, of all rows in
+    their order.
     """
 
     rows: int
@@ -53,10 +51,7 @@ class Fingerprint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
         )
 
     def overlaps(self, other: "Fingerprint") -> bool:
-        """Whether both can be of the same rows and have a score in common, whatever their groups.
-
-        Further models, or other groups, do not make other data of them.
-        """
+        """Whether both can be of the same rows and share a score, whatever their groups."""
         if not self._same_labels(other) or None in (self.scores, other.scores):
             return self._same_labels(other)
         return bool({*self._scores_each} & {*other._scores_each})
@@ -87,17 +82,8 @@ def _spell_group(value: Any) -> bytes:
 
 
 class Fingerprinter:
-    """Takes the fingerprint of batches as they pass.
+    """Takes the fingerprint of batches as they pass, under a secret `key` of the data's owner.
 
-    Parameters
-    ----------
-    key
-        Secret bytes of whoever holds the data.
-    with_scores
-        Whether scores are part of the data.
-
-    Examples
-    --------
     >>> one, other = Fingerprinter(b"secret"), Fingerprinter(b"secret")
     >>> one.add(Examples([0, 1], [0.2, 0.7]))
     >>> other.add(Examples([1], [0.7]))

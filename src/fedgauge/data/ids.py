@@ -1,7 +1,7 @@
 """Ids, and what goes with each: mappings, columns, data frames and files as two columns.
 
-An id is text or a whole number, and nothing is done to it. A whole number is the text that spells
-it, so that a column of a Parquet file can be joined with one of a CSV file: 7 is "7", never "007".
+An id is text or a whole number. A whole number is the text that spells it, so that a column of a
+Parquet file can be joined with one of a CSV file: 7 is "7", never "007".
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,8 +51,7 @@ class IdTable:
     Parameters
     ----------
     source
-        A ``.csv``, ``.tsv`` (also ``.gz``) or ``.parquet`` file, or several; or a data frame of
-        pandas, polars or pyarrow.
+        As for :class:`ScoreTable`.
     id, value
         Names of the columns: of the id, and of the score or the label. In a text file ids are text.
     party
@@ -62,7 +61,6 @@ class IdTable:
 
     Examples
     --------
-    >>> import pyarrow as pa
     >>> frame = pa.table({"user": [1, 2, 3, 4], "p": [0.2, 0.7, 0.9, 0.4], "y": [0, 1, 1, 0]})
     >>> scores = IdTable(frame, id="user", value="p")
     >>> labels = {"shop": IdTable(frame, id="user", value="y")}
@@ -135,13 +133,7 @@ class IdTable:
 
 
 def read_ids(values: Any) -> pa.Array:
-    """A column of ids as 64-bit whole numbers or as text; what is neither is refused.
-
-    Examples
-    --------
-    >>> str(read_ids([7, 12]).type), str(read_ids(["007", "12"]).type)
-    ('int64', 'large_string')
-    """
+    """A column of ids as 64-bit whole numbers or as text; anything else is refused."""
     ids = _to_arrow(values)
     if pa.types.is_dictionary(ids.type):
         ids = ids.cast(ids.type.value_type)
@@ -170,8 +162,6 @@ def is_whole(kind: pa.DataType) -> bool:
 def together(sides: Sequence[pa.Array]) -> list[pa.Array]:
     """Ids of several sides in one form: as whole numbers where all are, else as text.
 
-    Examples
-    --------
     >>> numbers, words = together([read_ids([7, 12]), read_ids(["007", "12"])])
     >>> numbers.to_pylist(), words.to_pylist()
     (['7', '12'], ['007', '12'])

@@ -40,32 +40,20 @@ _NO_HEADER: Final = (
 
 
 class Rewrite(NamedTuple):
-    """A file of rows, and what becomes of one of its columns.
-
-    Parameters
-    ----------
-    source, target
-        Files of one format; of text each may be compressed (``.gz``) or not.
-    score
-        The column that is transformed.
-    column
-        The name of a new last column; None puts it in the place of the scores.
-    separator, decimal
-        As for :class:`fedgauge.ScoreFile`.
-    """
+    """A file of rows of which one column, `score`, is transformed; both files have one format."""
 
     source: Path
     target: Path
     score: str
-    column: str | None
+    column: str | None  # a new last column; None puts it in the place of the scores
     separator: str | None = None
     decimal: str = "."
 
     def run(self, transform: Transform) -> int:
         """Write the target, all of it or nothing; returns how many rows there were.
 
-        Memory does not depend on the size of the file. Of text every byte of the other columns
-        stays as it was: quotes, digits, ends of lines, a byte order mark.
+        Memory does not depend on the size of the file. In text every byte of the other columns
+        stays: quotes, digits, ends of lines, a byte order mark.
         """
         form = check_file(
             self.source, (self.score,), separator=self.separator, decimal=self.decimal
@@ -138,10 +126,7 @@ def _numbers(column: pa.Array, name: str) -> Floats:
 
 
 class _Record(NamedTuple):
-    """The fields of a record as they are written, what ends its line, and the line it began in.
-
-    A blank line has no fields.
-    """
+    """The fields of a record as written, none in a blank line; its end; the line it began in."""
 
     fields: list[bytes]
     end: bytes
@@ -247,10 +232,7 @@ def _records(lines: Iterator[bytes], delimiter: bytes) -> Iterator[_Record]:
 
 
 def _whole(line: bytes, lines: Iterator[bytes], delimiter: bytes) -> tuple[bytes, int]:
-    """All of the record that begins with a line, and how many lines it takes.
-
-    Each line is looked at once, however many there are.
-    """
+    """All of the record that begins with a line, and how many lines it takes."""
     parts, length = [line], len(line)
     is_open = _leaves_open(line, delimiter, within=False)
     while is_open:

@@ -56,52 +56,23 @@ class Oddities:
     or not listed in "other". Rows without the id of a subject, where a plan protects subjects, are
     left out: nobody could say whose they are.
 
-    Parameters
-    ----------
-    rows
-        Rows counted.
-    not_finite, clipped
-        Of their scores, those that are missing, NaN, infinite or no numbers; others beyond the
-        axis.
-    missing_labels, other_labels
-        Labels that are missing; labels that are neither positive nor the one other value, or of no
-        class.
-    no_subject
-        Rows without the id of a subject, where the plan protects subjects.
-    malformed
-        Rows of a text file that were left out, with too few fields or too many.
-    over_largest
-        Counts that were cut down to the plan's largest.
-    unlisted, repeated
-        Of labels apart from scores: rows of examples that have no bin; further rows of an example.
-    unlabelled
-        Examples that have a bin and no row.
-    by_row, labels_by_row
-        Scores, and labels, that each row has.
-    of_classes
-        Whether labels tell several classes apart.
-    failure
-        Why no row could be counted; empty if they could.
-
-    Examples
-    --------
     >>> Oddities(rows=1200, not_finite=3).in_words
     ['3 of 1,200 scores are missing, infinite or no numbers: counted in an end bin.']
     """
 
-    rows: int = 0
-    not_finite: int = 0
-    clipped: int = 0
+    rows: int = 0  # that were counted
+    not_finite: int = 0  # scores that are missing, NaN, infinite or no numbers
+    clipped: int = 0  # other scores beyond the axis
     missing_labels: int = 0
-    other_labels: int = 0
-    no_subject: int = 0
-    malformed: int = 0
-    over_largest: int = 0
-    unlisted: int = 0
-    repeated: int = 0
-    unlabelled: int = 0
-    failure: str = ""
-    by_row: int = 1
+    other_labels: int = 0  # neither positive nor the one other value, or of no class
+    no_subject: int = 0  # rows without the id of a subject, where the plan protects subjects
+    malformed: int = 0  # rows of a text file that were left out, with too few fields or too many
+    over_largest: int = 0  # counts that were cut down to the plan's largest
+    unlisted: int = 0  # labels apart from scores: rows of examples that have no bin
+    repeated: int = 0  # the same: further rows of an example
+    unlabelled: int = 0  # examples that have a bin and no row
+    failure: str = ""  # why no row could be counted; empty if they could
+    by_row: int = 1  # scores that each row has
     labels_by_row: int = 1
     of_classes: bool = False
 
@@ -143,8 +114,7 @@ class Oddities:
 class Parts(NamedTuple):
     """How the rows are spread over what a plan lists: classes, labels or groups.
 
-    `name` is that of a grouping, `rows` those of each value. Of groups the last are the rows of
-    none that is listed.
+    `name` is that of a grouping, `rows` those of each value; of groups the last are unlisted ones.
     """
 
     name: str
@@ -163,30 +133,15 @@ class Parts(NamedTuple):
 class RowSummary:
     """What a site's rows came to. It stays at the site: shown to its operator, never sent.
 
-    Parameters
-    ----------
-    positives
-        Rows that count as positive, of `oddities.rows`; None where that is not one number.
-    oddities
-        How many rows there are, and how many of them are odd.
-    labels
-        Of several classes the rows of each, of several labels the positives of each.
-    groups
-        Rows of each group, by grouping.
-    swapped
-        Classes whose scores look as if they were those of another one.
-
-    Examples
-    --------
     >>> RowSummary(300, Oddities(rows=1200, clipped=2, missing_labels=3)).in_words
     '1,200 rows: 300 positive, 2 clipped into the end bins, 3 odd'
     """
 
-    positives: int | None
+    positives: int | None  # None where that is not one number
     oddities: Oddities
-    labels: Parts | None = None
-    groups: tuple[Parts, ...] = ()
-    swapped: tuple[str, ...] = ()
+    labels: Parts | None = None  # rows of each class, or positives of each label
+    groups: tuple[Parts, ...] = ()  # rows of each group, by grouping
+    swapped: tuple[str, ...] = ()  # classes whose scores look like another one's
 
     @property
     def in_words(self) -> str:
@@ -314,13 +269,7 @@ Keyed = tuple[pa.Array, Any]
 
 
 def ids_of(what: str, values: Any) -> pa.Array:
-    """Ids as text, whole numbers as their digits: what is compared when sides are joined.
-
-    Examples
-    --------
-    >>> ids_of("scores", [7, 8]).to_pylist(), ids_of("scores", ["007"]).to_pylist()
-    (['7', '8'], ['007'])
-    """
+    """Ids as text, whole numbers as their digits: what is compared when sides are joined."""
     with located(what):
         return read_ids(values).cast(ID)
 
@@ -341,17 +290,7 @@ def lenient_ids(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 class KeyedFile:
-    """A file of labels by id, one row an example.
-
-    Parameters
-    ----------
-    path
-        As for :class:`ScoreFile`.
-    key, label
-        Names of the columns.
-    separator, decimal
-        As for :class:`ScoreFile`.
-    """
+    """A file of labels by id, one row an example, with options as for :class:`ScoreFile`."""
 
     def __init__(
         self,
@@ -466,18 +405,10 @@ class KeyedColumns:
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """The bin of each example that a party is asked about.
+    """The bin of each example that a party is asked about."""
 
-    Attributes
-    ----------
-    keys
-        What names an example: an id as text, or its score. None comes twice.
-    bins
-        The bin of each, :data:`NO_BIN` where it has none.
-    """
-
-    keys: pa.Array
-    bins: NDArray[np.int32]
+    keys: pa.Array  # an id as text, or a score; none comes twice
+    bins: NDArray[np.int32]  # :data:`NO_BIN` where an example has none
 
     @property
     def by_id(self) -> bool:
@@ -490,13 +421,6 @@ class PlacedRows:
 
     A row that is not asked about is left out, and so is a second row of the same id: each label
     counts in one place at most, which no other label decides.
-
-    Parameters
-    ----------
-    source
-        The party's labels.
-    places
-        The bins, as the party was told them.
     """
 
     def __init__(self, source: KeyedSource, places: Places) -> None:
@@ -540,13 +464,8 @@ class PlacedRows:
 class LenientRows:
     """The data of a client, batch after batch; rows may hold anything.
 
-    What concerns the data as a whole is refused as elsewhere: columns of unequal length, of a
-    wrong shape or type, a file that breaks off.
-
-    Parameters
-    ----------
-    data
-        The client's data, as for :func:`fedgauge.evaluate`.
+    Refused is only what concerns the data as a whole: columns of unequal length, of a wrong shape
+    or type, a file that breaks off.
     """
 
     def __init__(self, data: Data) -> None:

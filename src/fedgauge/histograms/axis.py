@@ -24,11 +24,8 @@ _MOST_COMPARISONS = 4  # beyond this a binary search is as fast
 class BinLookup:
     """Index of the bin that holds each score.
 
-    Parameters
-    ----------
-    edges
-        At least two increasing floats; the last may repeat (a bin of one value).
-        Bin i is [edges[i], edges[i+1]), the last bin is closed.
+    `edges` are at least two increasing floats; the last may repeat (a bin of one value). Bin i is
+    [edges[i], edges[i+1]), the last bin is closed.
     """
 
     def __init__(self, edges: Floats) -> None:
@@ -58,10 +55,7 @@ class BinLookup:
         self._padded = np.append(self._inner, np.inf)
 
     def __call__(self, scores: Floats, *, touches_top: bool) -> Indices:
-        """Bin of each score; every score must lie within the edges.
-
-        `touches_top` says whether any score may equal the last edge.
-        """
+        """Bin of each score; all lie within the edges, and with `touches_top` maybe at the last."""
         if self._direct is not None:
             index = self._direct(scores)
             return np.minimum(index, self._bins - 1, out=index) if touches_top else index
@@ -76,8 +70,8 @@ class BinLookup:
 def _is_exact(slot: SlotFunction, edges: Floats) -> bool:
     """Whether the slot of a score below the last edge is its bin.
 
-    A monotone function that is right at every lower edge, and at the float just below
-    every upper edge, is right everywhere between.
+    A monotone function that is right at every lower edge, and at the float just below every upper
+    edge, is right everywhere between.
     """
     order = np.arange(len(edges) - 1)
     below = np.nextafter(edges[1:], -np.inf)
@@ -153,17 +147,16 @@ class Placed(NamedTuple):
 class Axis:
     """A frozen division of the scores into bins.
 
-    Bins are left-closed, ``[edges[i], edges[i+1])``; the last one is closed. A score
-    counts as predicted positive at threshold t when ``score >= t``, so at every edge
-    but the top one the confusion matrix read from a histogram is exact.
+    Bins are left-closed, ``[edges[i], edges[i+1])``; the last one is closed. A score counts as
+    predicted positive at threshold t when ``score >= t``, so at every edge but the top one the
+    confusion matrix read from a histogram is exact.
 
-    Make one with :meth:`uniform`, :meth:`logit`, :meth:`asinh`, :meth:`from_edges` or
+    Made by :meth:`uniform`, :meth:`logit`, :meth:`asinh`, :meth:`from_edges` or
     :meth:`from_values`.
 
     Examples
     --------
-    >>> axis = Axis.uniform(10)
-    >>> axis.index([0.0, 0.3, 0.95, 1.0])
+    >>> Axis.uniform(10).index([0.0, 0.3, 0.95, 1.0])
     array([0, 3, 9, 9])
     >>> Axis.uniform(10) == Axis.from_edges([i / 10 for i in range(11)])
     True
@@ -206,8 +199,7 @@ class Axis:
     def logit(cls, bins: int, *, limit: float = 16.0, outside: Outside = "refuse") -> "Axis":
         """Bins of equal width in log-odds, for probabilities that crowd near 0 or 1.
 
-        Inner edges run from log-odds ``-limit`` to ``limit``; probabilities beyond
-        them, 0 and 1 included, fall in the end bins.
+        Inner edges run from log-odds ``-limit`` to ``limit``; the end bins take what is beyond.
         """
         bins = _check_bins(bins)
         if bins > MOST_LOGIT_BINS:
@@ -258,8 +250,8 @@ class Axis:
     def from_values(cls, values: Iterable[float], outside: Outside = "refuse") -> "Axis":
         """One bin for each value a score can take, e.g. the k + 1 scores of a kNN.
 
-        The pooled curves are then exact. With ``outside="clip"`` a score between two values goes to
-        the lower one: curves are those of such scores, and bounds allow for scores in between.
+        Curves are then exact. With ``outside="clip"`` a score between two values goes to the lower
+        one: curves are those of such scores, and bounds allow for scores in between.
         """
         array = np.unique(_points("values", values))
         if len(array) < 1:
@@ -360,13 +352,7 @@ class Axis:
         return self._digest
 
     def index(self, scores: Any) -> Indices:
-        """Bin of each score.
-
-        Raises
-        ------
-        AxisError
-            If a score is NaN or infinite, or lies outside an axis that refuses.
-        """
+        """Bin of each score; AxisError if one is not finite, or beyond an axis that refuses."""
         try:
             array = np.atleast_1d(np.asarray(scores, dtype=np.float64))
         except (TypeError, ValueError, OverflowError):
@@ -410,7 +396,7 @@ class Axis:
         """Bin of each score whatever it is.
 
         A score beyond the axis counts as its end, also an infinite one; NaN as the lower end. The
-        work is the same whatever scores are: its time may be seen by those who must not see them.
+        time does not depend on the scores, for those who must not see them may measure it.
         """
         if self._lookup is None:
             self._lookup = BinLookup(self._edges)

@@ -1,7 +1,4 @@
-"""`Calibrator`: a map from scores to probabilities, its forms and its file.
-
-It is also a step of a scikit-learn pipeline.
-"""
+"""`Calibrator`: a map from scores to probabilities, its forms, its file, its scikit-learn step."""
 
 import hashlib
 import math
@@ -41,8 +38,8 @@ class Stretches(NamedTuple):
 class Beta(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="beta"):
     """A smooth map: the log-odds of the result are ``c + a log(x) - b log(1 - x)``.
 
-    Kull et al. 2017. With ``a = b`` a straight line in log-odds, which Platt scaling fits; with
-    ``c = 0`` besides, temperature scaling. 0 and 1 stay where they are, unless `a` or `b` is 0.
+    Kull et al. 2017. With ``a = b`` it is Platt scaling in log-odds, with ``c = 0`` besides
+    temperature scaling. 0 and 1 stay where they are, unless `a` or `b` is 0.
     """
 
     a: float
@@ -172,8 +169,7 @@ class Steps(
 ):
     """One value for all scores of a step: from its edge on, up to the next one.
 
-    `values` has one more than `edges`. They need not increase: a map that histogram binning or
-    BBQ fitted may fall.
+    `values` has one more than `edges`. They may fall, as histogram binning and BBQ fit them.
     """
 
     edges: tuple[float, ...]
@@ -274,34 +270,20 @@ _MOST_WORDS: Final = 200
 
 
 class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a map was fitted on.
+    """What a map was fitted on; with noise numbers of examples are estimates.
 
-    Parameters
-    ----------
-    examples, positives
-        How many, rounded; under noise as estimated.
-    privacy
-        What may be said of the privacy of the result it was fitted on.
-    epsilon, delta
-        Of differential privacy; None without.
-    plan
-        The digest of the plan of that result.
-    source
-        The digest of its counts: whoever has that result can tell that a map is judged on what it
-        was fitted on. It tells others no more than the numbers of the map do, which follow from
-        the counts as well.
-    caution
-        Why the map is not to be relied on; empty where nothing speaks against it.
+    Whoever has the result knows by `source` that a map is judged on what it was fitted on. It tells
+    others no more than the numbers of the map, which follow from the counts as well.
     """
 
     examples: int
     positives: int
-    privacy: str
-    epsilon: float | None = None
+    privacy: str  # what may be said of the privacy of the result
+    epsilon: float | None = None  # of differential privacy
     delta: float | None = None
-    plan: str = ""
-    source: str = ""
-    caution: str = ""
+    plan: str = ""  # digest of the plan of that result
+    source: str = ""  # digest of its counts
+    caution: str = ""  # why the map is not to be relied on, if anything
 
     def __post_init__(self) -> None:
         if not all(0 <= count <= _MOST_COUNT for count in (self.examples, self.positives)):
@@ -332,8 +314,8 @@ class Calibrator(
 ):
     """A map from scores to calibrated probabilities.
 
-    Made by ``result.calibrator("auto")`` from the counts of a result, and made to travel: it
-    holds a few numbers, no row, and costs no privacy beyond the result it was fitted on.
+    Made by ``result.calibrator("auto")``. It holds a few numbers and no row, and costs no privacy
+    beyond the result it was fitted on.
 
     Parameters
     ----------
@@ -349,8 +331,6 @@ class Calibrator(
     >>> calibrator = Calibrator("temperature", Beta(0.5, 0.5, 0.0))
     >>> calibrator.transform([0.0, 0.1, 0.5, 1.0])
     array([0.  , 0.25, 0.5 , 1.  ])
-    >>> calibrator.is_strict
-    True
     >>> Calibrator.from_bytes(calibrator.to_bytes()) == calibrator
     True
     """
@@ -376,28 +356,14 @@ class Calibrator(
         return self.form.is_strict
 
     def in_words(self) -> str:
-        """What fitted it, and what it looks like: one line.
-
-        Examples
-        --------
-        >>> Calibrator("binning", Steps([0.5], [0.1, 0.8])).in_words()
-        'binning (2 steps)'
-        """
+        """What fitted it, and its form, in one line, such as "binning (2 steps)"."""
         return f"{self.method} ({self.form.in_words()})"
 
     def transform(self, scores: Any) -> Floats:
         """Calibrated probabilities of scores, in their order.
 
-        Parameters
-        ----------
-        scores
-            Numbers from 0 to 1: a list, an array, a column of a data frame, or a frame or array
-            that has one column.
-
-        Raises
-        ------
-        InputError
-            If a score is missing, is no number, or lies outside 0 to 1.
+        Scores are a list, an array, a column of a data frame, or a frame or array with one column.
+        InputError if one is missing, is no number, or lies outside 0 to 1.
         """
         column = read_only_column("scores", scores)
         numbers = floats_of(column)
@@ -405,14 +371,11 @@ class Calibrator(
         return self.form.apply(numbers)
 
     def pull_back(self, edges: Floats) -> Floats:
-        """The least score that the map takes to each edge or above it.
+        """The least score that the map takes to each edge in (0, 1], or above it.
 
-        So bins of mapped scores are bins of scores: a map that never falls, and an axis, are
-        another axis. Edges lie in (0, 1]; where only scores above 1 get there, the next float
-        after 1 is given.
+        So bins of mapped scores are bins of scores. Where only scores above 1 get there, the next
+        float after 1 is given.
 
-        Examples
-        --------
         >>> steps = Calibrator("binning", Steps([0.25, 0.5], [0.1, 0.4, 0.8]))
         >>> steps.pull_back(np.array([0.1, 0.3, 0.4, 0.7]))
         array([0.  , 0.25, 0.25, 0.5 ])
@@ -536,11 +499,6 @@ class CalibratorTransformer:
     """The methods that ``sklearn.pipeline.Pipeline`` and ``sklearn.base.clone`` call.
 
     The map was fitted elsewhere, so :meth:`fit` learns nothing.
-
-    Parameters
-    ----------
-    calibrator
-        The map.
     """
 
     def __init__(self, calibrator: "Calibrator") -> None:

@@ -39,60 +39,27 @@ _FOLLOWS: Final[Any] = field(init=False, repr=False, compare=False)
 class Layout:
     """Which channels rows are counted in.
 
-    Attributes
-    ----------
-    positive
-        Of two classes, the label of the positive one; None where labels are bool or 0/1.
-    classes
-        The labels of several classes, of which each has a score; empty where there are two.
-    labels
-        How many labels of its own a row has, each with a score; 1 but for several labels a row.
-    models
-        Names of the models whose scores a row has; empty where there is one.
-    groups
-        Values of each grouping, by its name. A row of another value is in a group of its own,
-        the last.
-    crossed
-        Whether groups are all combinations of the groupings; else rows are counted once by each.
-    names
-        What columns of scores, or of labels, are called where a frame names them.
-    together
-        Whether rows of all classes are counted in one channel, by their score alone.
-    is_plain
-        Whether a row has one score and one label, of two classes, and no group.
-    by_block
-        Classes that a block tells apart.
-    scores
-        Scores that each model gives a row.
-    by_row
-        How many scores a row has, those of all models together.
-    groupings
-        The ways in which rows are grouped, each by some groupings together.
-    per_row
-        How many counts, at each level, one row adds to: so many times is it sensitive.
-    sizes
-        How many channels each block has.
-    channels
-        How many rows of counts there are.
+    A row whose value of a grouping is not listed is in a group of its own, the last.
     """
 
-    positive: Label | None = None
-    classes: tuple[Label, ...] = TWO
-    labels: int = 1
+    positive: Label | None = None  # label of the positive class; None where labels are bool or 0/1
+    classes: tuple[Label, ...] = TWO  # labels of several classes, each with a score
+    labels: int = 1  # how many labels of its own a row has, each with a score
+    # names of the models whose scores a row has; empty where there is one
     models: tuple[str, ...] = ()
-    groups: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    crossed: bool = False
-    names: tuple[str, ...] = ()
-    together: bool = False
+    groups: tuple[tuple[str, tuple[str, ...]], ...] = ()  # values of each grouping, by its name
+    crossed: bool = False  # groups are all combinations of groupings; else rows count once by each
+    names: tuple[str, ...] = ()  # columns of scores, or of labels, in a frame
+    together: bool = False  # rows of all classes are counted in one channel, by their score alone
 
-    is_plain: bool = _FOLLOWS
-    by_block: int = _FOLLOWS
-    scores: int = _FOLLOWS
-    by_row: int = _FOLLOWS
-    groupings: tuple[tuple[str, ...], ...] = _FOLLOWS
-    per_row: int = _FOLLOWS
-    sizes: tuple[int, ...] = _FOLLOWS
-    channels: int = _FOLLOWS
+    is_plain: bool = _FOLLOWS  # one score and one label, of two classes, and no group
+    by_block: int = _FOLLOWS  # classes that a block tells apart
+    scores: int = _FOLLOWS  # that each model gives a row
+    by_row: int = _FOLLOWS  # scores of a row, of all models together
+    groupings: tuple[tuple[str, ...], ...] = _FOLLOWS  # the ways in which rows are grouped
+    per_row: int = _FOLLOWS  # how many counts, at each level, one row adds to: its sensitivity
+    sizes: tuple[int, ...] = _FOLLOWS  # channels of each block
+    channels: int = _FOLLOWS  # rows of counts
 
     def __post_init__(self) -> None:
         by_block = 1 if self.together else len(self.classes) or 2
@@ -259,15 +226,8 @@ class ChannelReader:
 class LabelReader:
     """Turns the labels of one client, batch after batch, into 0 and 1.
 
-    Parameters
-    ----------
-    positive
-        The label of the positive class. Without it labels must be bool or 0/1.
-
-    Notes
-    -----
-    Text that spells a number or a truth value counts as that value, so that a label
-    read from CSV, typed on a command line or held in a data frame compares alike.
+    Without `positive` labels must be bool or 0/1. Text that spells a number or a truth value counts
+    as that value, so that labels from CSV, a command line or a data frame compare alike.
     """
 
     classes: ClassVar[int] = 2
@@ -345,8 +305,8 @@ class LabelReader:
 class LenientLabelReader(LabelReader):
     """Reads any labels at all: one that is not positive is negative, a missing one too.
 
-    It counts what :class:`LabelReader` would complain of. Which label it saw first decides how
-    many it calls a third value, never how a row is read, nor in how much work.
+    It counts what :class:`LabelReader` would complain of. Which label it saw first decides how many
+    it calls a third value, never how a row is read, nor in how much work.
     """
 
     def __call__(self, labels: Column) -> NDArray[Any]:
@@ -375,7 +335,7 @@ def _meaning_if_any(label: Any) -> Meaning:
 class ClassReader:
     """Turns labels into the numbers of their classes.
 
-    A label that is none of them is unusable; where rows must all count, it is of the first class.
+    A label of no class is unusable; where rows must all count, it is of the first class.
     """
 
     def __init__(self, classes: tuple[Label, ...], *, leniently: bool) -> None:
@@ -420,7 +380,7 @@ def group_codes(column: Column, values: tuple[str, ...]) -> NDArray[Any]:
 def _group(value: Any, numbers: Mapping[str, int]) -> int:
     """The number of a value's group, as text: 7, 7.0, "7" and "7.0" are one unless listed apart.
 
-    Whole numbers become decimals in a column of which some are missing, and so they are exported.
+    In a column with missing values whole numbers become decimals, and are exported so.
     """
     try:
         word = str(value).strip()

@@ -34,18 +34,18 @@ _MOST_STEPS: Final = 256  # so a site that allows sums knows how fine; a batch a
 class ScoreHistogram:
     """Counts of examples by channel and bin of a score axis.
 
-    Which channels there are is the task's to say: slices times classes. A binary evaluation of
-    one model has two, its negatives and its positives.
+    The task names the channels: slices times classes. A binary evaluation of one model has two, its
+    negatives and its positives. Only histograms on equal axes add.
 
     Parameters
     ----------
     axis
-        The score axis. Only histograms on equal axes add.
+        The score axis.
     layout
         Which channels rows are counted in; by default those of two classes.
     sum_steps
-        Where positive, also sum up where the scores lie within their bins, in this many steps
-        to a bin (:attr:`sums`).
+        Where positive, also sum up where the scores lie within their bins, in this many steps to a
+        bin (:attr:`sums`).
     calibrator
         What scores go through before they are binned.
     tables
@@ -162,11 +162,7 @@ class ScoreHistogram:
         positive: Label | None = None,
         may_be_empty: bool = False,
     ) -> None:
-        """Count one client's examples, batch after batch, in bounded memory.
-
-        Either all rows are counted or, on an error, none. No rows at all are an error
-        unless `may_be_empty`.
-        """
+        """Count one client's examples in bounded memory; on an error none of them."""
         tally = self._tally(_Tally, positive)
         for examples in batches:
             tally.count(examples)
@@ -207,10 +203,9 @@ class ScoreHistogram:
             ours += theirs
 
     def levels(self, tree: Sequence[int]) -> list[Counts]:
-        """Counts of the nodes at each level of a tree over the bins, leaves last.
+        """Counts of the nodes at each level of a tree over the bins, leaves last, without the root.
 
-        `tree` lists the branchings from the root down; their product is the number of
-        bins. The root itself is left out.
+        `tree` lists the branchings from the root down; their product is the number of bins.
         """
         check_tree(tree, self._axis.bins)
         widths = [self._axis.bins // math.prod(tree[: depth + 1]) for depth in range(len(tree))]
@@ -290,8 +285,7 @@ class ScoreHistogram:
 def mapped(scores: Floats, calibrator: Calibrator | None) -> Floats:
     """The scores of rows on their way to bins; as they came where there is no map.
 
-    Scores outside 0 to 1, and what is no number, also stay as they came. What becomes of them is
-    the axis's to say, and they are noticed there.
+    Scores outside 0 to 1, and what is no number, also stay as they came: the axis judges them.
     """
     if calibrator is None:
         return scores

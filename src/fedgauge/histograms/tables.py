@@ -4,10 +4,9 @@ A table has a fixed number of cells, and each row adds to it once: `weight` in a
 one cell. So to the accounting a table is one more level that a row is seen in. To add a kind:
 subclass `Table` (`histograms/tables.py`) with a tag, answer `check`, `size`, `places` and `words`,
 and name it in :data:`AnyTable`; a task says in `Task.tables` which ones its plans send. All else
-(noise, secure sums, files, signatures) works from these four answers. A result has the sums, in the
-plan's order, in `result.released.tables`: of each the table (with its `noise`) and its `values`;
-the variance of the noise in one of its cells is
-`result.plan.table_variances(result.released.clients)[i]`.
+(noise, secure sums, files, signatures) works from these four answers. Sums are in
+`result.released.tables`, in the plan's order, and the variances of their noise in
+`result.plan.table_variances(result.released.clients)`.
 """
 
 import math
@@ -30,10 +29,9 @@ _WITHOUT: Final = 0.0
 
 
 class MergedEdges(NamedTuple):
-    """Edges that stay of an axis whose small cells are merged.
+    """Edges that stay of an axis whose small cells are merged: `edges`, among `ungrouped` ones.
 
-    `ungrouped` are those that the same plan without groups keeps, on the same rows; `edges` those
-    of the result, which are among them.
+    `ungrouped` are those that the same plan without groups keeps, on the same rows.
     """
 
     ungrouped: Indices
@@ -43,17 +41,9 @@ class MergedEdges(NamedTuple):
 class TableRows:
     """Rows of a batch as they were counted: all that a table may look at.
 
-    Attributes
-    ----------
-    layout, axis
-        What rows have, and how scores are binned.
-    classes
-        The number of each row's class, by the number of the label (0 where there is one).
-    groups
-        The number of each row's group, by the way in which rows are grouped.
-    scores, bins
-        By model and column: scores after the plan's map, each finite, and the bin of each. Where
-        every row must count, what could not be read has a stated place already.
+    `classes` has the number of each row's class, by the number of the label; `groups` that of its
+    group, by the way in which rows are grouped. `scores`, by model and column, went through the
+    plan's map and are finite; `bins` are theirs.
     """
 
     def __init__(self, layout: Layout, axis: Axis) -> None:
@@ -157,7 +147,7 @@ class Table(
     ) -> Iterable[NDArray[Any]]:
         """Numbers of rows in ranges of scores by its cells, less those by the histogram's counts.
 
-        None of a table that tells no ranges of one score. Without noise all are 0.
+        None if a table tells no ranges of one score. Without noise all are 0.
         """
         del values, counts, layout, axis
         return ()
@@ -227,8 +217,6 @@ class _OfClasses(Table, frozen=True):
 class Predicted(_OfClasses, frozen=True, tag="predicted"):
     """How many rows of each class have their highest score for each class; the first of equals.
 
-    Examples
-    --------
     >>> Predicted().cells(Layout(classes=("cat", "dog", "owl")), Axis.uniform(16))
     9
     """
@@ -322,11 +310,7 @@ class JointScores(Table, frozen=True, tag="joint"):
     Ranges are runs of the axis's bins. `starts` lists, for each of the models, the first bin of
     every run, 0 included; empty where each bin is a range.
 
-    Examples
-    --------
-    >>> layout = Layout(models=("new", "old"))
-    >>> table = JointScores(models=("new", "old"))
-    >>> table.cells(layout, Axis.uniform(16))
+    >>> JointScores(models=("new", "old")).cells(Layout(models=("new", "old")), Axis.uniform(16))
     512
     """
 
@@ -421,10 +405,9 @@ class JointScores(Table, frozen=True, tag="joint"):
     ) -> tuple[Self, NDArray[Any]]:
         """Ranges merged until every cell holds no row or enough.
 
-        They start at edges that the histogram keeps: at any other, its counts less these would
-        show few rows. Groups are first taken together, and then apart: so ranges are among those
-        of the table that the same plan without groups has, and neither that one less this one,
-        nor one way of grouping less another, shows few rows.
+        They start at edges that the histogram keeps: at any other, its counts less these would show
+        few rows. Groups are first taken together, and then apart: so neither this table less that
+        of the same plan without groups, nor one way of grouping less another, shows few rows.
         """
         cube = values.reshape(-1, *self.ranges(axis))  # by group and class
         runs = [np.array(own) if own else np.arange(axis.bins) for own in self.starts]
@@ -452,15 +435,12 @@ class JointScores(Table, frozen=True, tag="joint"):
 class LossDifferences(Table, frozen=True, tag="loss differences"):
     """How much larger one model's squared error is than another's, row by row.
 
-    Each row's difference lies between two of 17 points from -1 to 1, and adds to both, `weight`
-    in all, so that their mean is the difference: no midpoint stands for it, which would bias the
-    mean of all. The points are closest around 0, where most differences lie.
+    Each row's difference lies between two of 17 points from -1 to 1, and adds to both, `weight` in
+    all, so that their mean is the difference: a midpoint would bias the mean of all. The points are
+    closest around 0, where most differences lie.
 
-    Examples
-    --------
-    >>> table = LossDifferences(models=("new", "old"))
-    >>> table.points[:3].round(2), len(table.points)
-    (array([-1.  , -0.61, -0.37]), 17)
+    >>> LossDifferences(models=("new", "old")).points[:3].round(2)
+    array([-1.  , -0.61, -0.37])
     """
 
     models: tuple[str, str]
@@ -521,12 +501,10 @@ class TableSum(NamedTuple):
 def ranges_for(examples: float, epsilon: float) -> int:
     """Ranges of two models' scores together under noise, for so many of the scarcer class.
 
-    Noise grows with every cell, and is the less the more examples there are. Of 8, 9, 10, 12 and
-    16 ranges, half the cube root is where the interval of an AUC's difference is about shortest:
-    of 1,500, 5,000, 6,000 and 15,000 positives at epsilon 1.
+    Noise grows with every cell, and matters less with more examples. Of 8, 9, 10, 12 and 16 ranges,
+    half the cube root is where the interval of an AUC's difference is about shortest: for 1,500,
+    5,000, 6,000 and 15,000 positives at epsilon 1.
 
-    Examples
-    --------
     >>> ranges_for(5000, 1.0), ranges_for(15000, 1.0), ranges_for(5000, 0.1)
     (8, 12, 8)
     """
@@ -608,8 +586,8 @@ def _finest(cube: NDArray[Any], cut: Callable[..., Indices]) -> tuple[Indices, I
 def _even_runs(axis: Axis, ranges: int) -> tuple[int, ...]:
     """Where as many runs of bins start as tell scores apart that nobody has seen.
 
-    Between 0 and 1 half of them lie evenly, half evenly in log-odds: rare positives have all
-    scores near 0. Elsewhere runs are of as many bins each.
+    Between 0 and 1 half of them lie evenly, half evenly in log-odds: rare positives have all scores
+    near 0. Elsewhere runs are of as many bins each.
     """
     edges = axis.thresholds
     even = np.arange(axis.bins) / axis.bins

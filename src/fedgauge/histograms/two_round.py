@@ -1,7 +1,7 @@
 """Where scores are: a public coarse axis that is counted first, and the bins that follow from it.
 
-Everybody who has the counts of the coarse axis finds the same bins: this is arithmetic of whole
-numbers. Whoever makes counts up can choose among bins that the rules below allow, and no others.
+Everybody who has the counts of the coarse axis finds the same bins, in whole numbers. Made-up
+counts can only choose among bins that the rules below allow.
 """
 
 import operator
@@ -31,10 +31,7 @@ _FEWEST_COARSE: Final = 2
 
 
 class CoarseGroups(NamedTuple):
-    """Counts of neighbouring coarse bins, taken together: where each group begins, and its count.
-
-    Under noise a count can be negative.
-    """
+    """Where each group of neighbouring coarse bins begins, and its count, which noise may lower."""
 
     starts: Sequence[int]
     counts: Sequence[int]
@@ -54,9 +51,9 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     share
         Of the privacy budget, or under local DP of the users, for the first round.
     coarse
-        What the first round counts over. By default 512 bins from -1e6 to 1e6, in proportion to
-        the score: ``Axis.asinh(512)``. For probabilities, also for those that crowd near 0 or 1,
-        ``Axis.logit(512, limit=32.0, outside="clip")``.
+        What the first round counts over. By default 512 bins from -1e6 to 1e6, in proportion to the
+        score: ``Axis.asinh(512)``. For probabilities ``Axis.logit(512, limit=32.0,
+        outside="clip")``.
     narrowest
         No bin but the first and the last is narrower, nor what lies between an edge of this round
         and one of the first: sums of both can be subtracted from each other.
@@ -66,8 +63,7 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     Examples
     --------
     >>> points = np.arange(300, 851)
-    >>> result = fg.evaluate({"bank": (points > 700, points)}, axis=fg.TwoRound(8))
-    >>> result.axis.bins
+    >>> fg.evaluate({"bank": (points > 700, points)}, axis=fg.TwoRound(8)).axis.bins
     8
     """
 
@@ -122,11 +118,9 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         """The bins that follow from the counts of the first round.
 
         Edges are at quantiles, to a sixteenth of a coarse bin; of probabilities half of them, those
-        where both classes weigh the same, and half evenly. A coarse bin that holds four times
-        as much as a bin should has an edge at both ends: so does a crowded value.
+        where both classes weigh the same, and half evenly. A coarse bin that holds four times as
+        much as a bin should has an edge at both ends: so does a crowded value.
 
-        Examples
-        --------
         >>> two = TwoRound(4, coarse=Axis.uniform(4, 0.0, 4.0, outside="clip"))
         >>> two.axis(CoarseGroups([0, 1, 2, 3], [20, 40, 10, 10])).edges
         array([0. , 1. , 1.5, 2. , 4. ])
@@ -254,8 +248,6 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         as densely as both of their neighbours. Smooth scores would be divided further there, or
         crowd in the neighbours, too.
 
-        Examples
-        --------
         >>> two = TwoRound(4, coarse=Axis.uniform(4, 0.0, 4.0, outside="clip"))
         >>> found = Axis.from_edges([0.0, 1.0, 1.25, 2.0, 4.0], outside="clip")
         >>> two.crowds(found, np.array([10.0, 50.0, 0.0, 20.0]))
@@ -300,8 +292,8 @@ def _not_negative(counts: Sequence[int]) -> list[int]:
 def _balanced(weights: Sequence[int], edges: Sequence[float]) -> list[int]:
     """What each class has in a group, as probabilities tell it, both classes weighing the same.
 
-    Plain quantiles leave few bins to a rare class. And half of the weight is spread evenly over
-    the scores: real ones, of boosted trees above all, are unlike smooth ones where they are few.
+    Plain quantiles leave few bins to a rare class. Half of the weight is spread evenly: real
+    scores, of boosted trees above all, are unlike smooth ones where they are few.
     """
     # None is 0 or certain: something of either class is left wherever scores are.
     chances = [1 + int((low + high) / 2 * (_CERTAIN - 2)) for low, high in pairwise(edges)]
