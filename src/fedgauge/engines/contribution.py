@@ -54,7 +54,7 @@ def count_batches(
 def count_exactly(
     plan: EvaluationPlan, batches: Iterable[Examples]
 ) -> tuple[ScoreHistogram, RowSummary]:
-    """One client's histogram for an exact sum, and what its operator is told of the rows.
+    """One client's histogram for an exact sum, and a summary of its rows for the operator.
 
     Rows that cannot be counted, or are more than the plan has room for, are refused.
     """
@@ -86,13 +86,12 @@ def count_leniently(
 ) -> tuple[ScoreHistogram, Oddities]:
     """One client's histogram whatever its rows hold, and what was odd about them.
 
-    Between sites under noise nothing about rows may silence a client. Each row counts in one
-    place, which that row alone decides (:class:`Oddities`), so the sensitivity is that of clean
-    rows. Data that cannot be read at all count as no rows: `data` is called here, and nothing
-    that it, a file or a batch raises gets out.
-
-    KeyboardInterrupt does: it is how whoever runs the client ends it. A function that exits does
-    not, nor does what other libraries derive from BaseException (a panic in Rust).
+    Between sites under noise nothing about rows may silence a client. Each row counts in one place,
+    which that row alone decides (:class:`Oddities`), so the sensitivity is that of clean rows. Data
+    that cannot be read at all count as no rows: `data` is called here, and nothing that it, a file
+    or a batch raises gets out, not even SystemExit, nor what other libraries derive from
+    BaseException (a panic in Rust). Only KeyboardInterrupt does: it is how its owner ends the
+    client.
     """
     nothing, histogram = plan.histogram(), plan.histogram()
     try:
@@ -122,8 +121,8 @@ def _count_over_largest(plan: EvaluationPlan, histogram: ScoreHistogram) -> int:
 def to_numbers(plan: EvaluationPlan, histogram: ScoreHistogram) -> Numbers:
     """A client's numbers without noise: its counts at the levels sent, its score sums, its tables.
 
-    A count above the plan's largest is refused, or under noise clipped: a refusal that depends
-    on data would be a leak there.
+    A count above the plan's largest is refused, or under noise clipped: there a refusal that
+    depends on data would be a leak.
     """
     largest, levels = plan.summed.largest, _levels_sent(plan, histogram)
     counts, sums = histogram.counts, histogram.sums
@@ -171,8 +170,8 @@ def contribution(plan: EvaluationPlan, histogram: ScoreHistogram, source: WordSo
 def same_contribution(plan: EvaluationPlan, histogram: ScoreHistogram, key: bytes) -> Numbers:
     """The same, with noise that is a secret function of the numbers.
 
-    Two inputs under one pair of masks differ by what is bare. A site whose files were put back
-    must not add other noise to the same numbers there, nor the same noise to others.
+    Two inputs under one pair of masks reveal their difference. A site whose files were restored
+    must not add other noise to the same numbers, nor the same noise to others.
     """
     numbers = to_numbers(plan, histogram)
     if not plan.is_noisy:
@@ -215,7 +214,7 @@ def _beside_first(plan: EvaluationPlan, found: Found, released: Released) -> Rel
 
 
 def find_bins(plan: EvaluationPlan, released: Released, session: bytes = b"") -> EvaluationPlan:
-    """The plan of the second round, of what the first released; `session` is where it was opened.
+    """The plan of the second round, from the counts of the first; `session` is where it was opened.
 
     Scores of several models or classes share the bins: their counts are added up.
     """

@@ -44,13 +44,8 @@ def _require_parties(totals: KnownTotals, members: Collection[bytes], site: Site
 class Coordinator:
     """Who starts an exchange, advances it from round to round, and gets the result.
 
-    Parameters
-    ----------
-    exchange, site
-        The folder, and whose it is.
-    totals
-        Finds what the site keeps of a plan for labels apart from scores, such as
-        :func:`fedgauge.vertical.files.totals_for`. Without it such plans are refused.
+    `totals` finds what the site keeps of a plan for labels apart from scores, such as
+    :func:`fedgauge.vertical.files.totals_for`. Without it such plans are refused.
     """
 
     def __init__(self, exchange: Exchange, site: Site, *, totals: FindTotals = _no_totals) -> None:
@@ -80,8 +75,8 @@ class Coordinator:
         """Begin the next round, or compute and save the result after the last one.
 
         Where the plan searches, the second sum begins after the last round of the first. An
-        invitation that was lost is written again. `evaluation`, how its id begins, says which
-        one, where that is not clear.
+        invitation that was lost is written again. `evaluation`, how its id begins, says which one,
+        where needed.
         """
         self._restore(evaluation)
         self._load()  # says who may advance, before anything is locked

@@ -1,10 +1,10 @@
 """An evaluation by files: the folder, and what a site does at each step.
 
 The coordinator writes requests into a folder, each site writes its reply, and the coordinator
-advances to the next round. Files are signed, so whoever carries them can lose them but not
-change them; everything private stays in the folder of the site file.
+advances to the next round. Files are signed, so whoever carries them can lose them but not change
+them; everything private stays in the folder of the site file.
 
-Of two rounds the second has a folder within that of the first, with an invitation of its own. As
+The second of two rounds has a folder within that of the first, with an invitation of its own. As
 soon as it is there, every step is one of the second round.
 """
 
@@ -50,10 +50,7 @@ M = TypeVar("M")
 
 @dataclass(frozen=True)
 class Progress:
-    """How far an exchange is: what can be seen in its folder.
-
-    `paid` is how many sites have sent their numbers, and so have paid for this attempt.
-    """
+    """How far an exchange is; `paid` is how many sites have sent their numbers."""
 
     invitation: Invitation
     stage: Stage
@@ -72,14 +69,10 @@ class Progress:
 
 
 class Exchange:
-    """The folder that an evaluation's files pass through.
+    """The folder that an evaluation's files pass through, as `site` sees it.
 
-    Parameters
-    ----------
-    folder
-        Shared by all, or one at each party whose files are carried by hand.
-    site
-        Who looks at it: names of the others are those in its site file.
+    It is shared by all, or there is one at each party and files are carried by hand. Names of
+    others are those in the site file.
     """
 
     def __init__(self, folder: str | Path, site: Site) -> None:
@@ -240,7 +233,7 @@ class Exchange:
     def write_evidence(self, invitation: Invitation, evidence: File) -> None:
         """Put what shows who broke the rules into the folder.
 
-        What is in its place does not stop the evaluation, which may well go on without it.
+        A file in its place does not stop the evaluation, which may well go on without it.
         """
         if evidence.found:
             path = self._ready(invitation) / EVIDENCE
@@ -307,7 +300,7 @@ class Exchange:
     def _write_signed(self, path: Path, data: bytes) -> Path:
         """Write what is signed, and so needs no name of its own; where it went.
 
-        What others put in its place cannot be moved away, nor may it stop an evaluation.
+        A file in its place cannot be moved away, nor may it stop an evaluation.
         """
         try:
             _write(path, data)
@@ -509,8 +502,8 @@ def join(
     """Answer an invitation, and remember which rows it is about; the file that was written.
 
     Joining again may name other rows as long as none were counted; those of an exact sum stay, and
-    so do those of a second round, which are named at the first and need not be named again. Before
-    an exact sum rows are read: `kinds`, `show` and `tell` as for :func:`submit`.
+    so do those of a second round, which are named at the first. Before an exact sum rows are read:
+    `kinds`, `show` and `tell` as for :func:`submit`.
     """
     invitation = exchange.invitation()
     exchange.require_open(invitation)
@@ -574,17 +567,10 @@ def submit(
     `rows` may say again which they are; others are refused. What was counted once stands: asked
     again, a site sends the same bytes, whatever its file holds by then.
 
-    Parameters
-    ----------
-    exchange, site, rows
-        Where, who, and which rows.
-    kinds
-        What an operator may have named when joining: with
-        ``fedgauge.vertical.label_party.ROW_KINDS`` also labels apart from scores.
-    tell
-        Told, in sentences, what is wrong with the rows; for the site's operator alone.
-    show
-        Shown what the rows came to, once they were counted; for the site's operator alone.
+    `kinds` are what an operator may have named when joining: with
+    ``fedgauge.vertical.label_party.ROW_KINDS`` also labels apart from scores. For the operator
+    alone, `tell` takes in sentences what is wrong with the rows, and `show` their summary once they
+    were counted.
     """
     invitation = exchange.invitation()
     exchange.require_open(invitation)

@@ -67,15 +67,15 @@ def attach(app: ClientApp, score: Score) -> None:
     app
         The app, made without ``client_fn``.
     score
-        ``score(message, context)`` returns ``(y_true, y_score)`` of this node's examples for
-        the model in ``message.content["arrays"]``: one score, one for each class in the plan's
-        order, or a mapping from names of models. Where plans have groups, or protect subjects, it
-        returns ``fedgauge.Examples.leniently(y_true, y_score, group=..., subject=...)``, which no
-        odd row makes fail. It is called once in an evaluation, or in each of its two rounds, after
-        the node's site file allowed the plan and the budget was spent. It treats rows one by
-        one: where it fails, the node adds noise and no counts, and says so in its log. Message and
-        context hold what all nodes agreed on and the node's own config: records and settings in
-        the order of their names, no ids or times, and an empty ``context.state``.
+        ``score(message, context)`` returns ``(y_true, y_score)`` of this node's examples for the
+        model in ``message.content["arrays"]``: one score, one for each class in the plan's order,
+        or a mapping from names of models. Where plans have groups, or protect subjects, it returns
+        ``fedgauge.Examples.leniently(y_true, y_score, group=..., subject=...)``, which no odd row
+        makes fail. It is called once in an evaluation, or in each of its two rounds, after the
+        node's site file allowed the plan and the budget was spent. It treats rows one by one: where
+        it fails, the node adds noise and no counts, and says so in its log. Message and context
+        hold what all nodes agreed on and the node's own config: records and settings in the order
+        of their names, no ids or times, and an empty ``context.state``.
 
     Notes
     -----
@@ -137,8 +137,8 @@ def evaluate(
     Returns
     -------
     Evaluation
-        It claims ``"enforced"`` and is signed with the site's key; in Flower's simulation it
-        claims ``"simulated"`` and is not signed.
+        It claims ``"enforced"`` and is signed with the site's key; in Flower's simulation it claims
+        ``"simulated"`` and is not signed.
     """
     plan.check_promise()
     plan.check_time()
@@ -197,7 +197,7 @@ def report(server: SummationServer, *, folder: Path) -> None:
 class _GridCarrier:
     """Requests and replies as Flower messages.
 
-    At which node a member is asked shows when it joins: its reply is signed by the member's key.
+    A member's node is known once it joins: its reply is signed by the member's key.
     """
 
     def __init__(self, grid: Grid, arrays: ArrayRecord | None, timeout: float) -> None:
@@ -275,7 +275,7 @@ def memory_of(context: Context) -> MutableMapping[str, Any]:
 def _brought(content: RecordDict) -> RecordDict:
     """What a message brings to score with: all of it but fedgauge's own record.
 
-    In the order that its digest is of: records that come in another one have the same digest.
+    Sorted, as in its digest: records that come in another order have the same one.
     """
     return RecordDict({name: record for name, record in sorted(content.items()) if name != ACTION})
 
@@ -298,8 +298,8 @@ def context_of(context: Context) -> Context:
 def _message_of(content: RecordDict, context: Context) -> Message:
     """A message for the score function, without what a server could mark it with.
 
-    With metadata of its own: where nodes are simulated, a process has no identity to make
-    messages with.
+    With metadata of its own: where nodes are simulated, a process has no identity to make messages
+    with.
     """
     plain = Metadata(
         run_id=context.run_id,
@@ -326,8 +326,6 @@ def digest_records(content: RecordDict) -> bytes:
 
     Records hold their keys in an order, and that is part of it.
 
-    Examples
-    --------
     >>> one, other = (RecordDict({"arrays": ArrayRecord([np.full(2, x)])}) for x in (0.0, -0.0))
     >>> digest_records(one) == digest_records(other)
     False
@@ -353,10 +351,10 @@ def setting_of(context: Context) -> bytes:
 
 
 def _is_simulation() -> bool:
-    """Whether who started this process said that it simulates nodes.
+    """Whether the owner of this process said that it simulates nodes.
 
-    An environment variable, since no server can set one: a run's config comes from whoever starts
-    the run. Flower's simulation hands it on to its workers.
+    By an environment variable, since no server can set one: a run's config comes from its sender.
+    Flower's simulation hands it on to its workers.
     """
     return os.environ.get(SIMULATION_VARIABLE) == "1"
 

@@ -45,9 +45,8 @@ def drive(
     """All rounds of a summation; who falls silent is a dropout.
 
     Where its plan searches, the sum finds bins, and a second one follows. `key` and `totals` as for
-    :func:`conclude`.
-
-    However a sum ends, its server is handed over first: it knows who broke the rules.
+    :func:`conclude`. However a sum ends, its server is handed over first: it knows who broke the
+    rules.
     """
     while True:
         try:
@@ -78,8 +77,8 @@ def conclude(
 ) -> Evaluation:
     """What an opened sum says, signed with the coordinator's `key`.
 
-    Without one the members were simulated: nothing is claimed, and nothing signed. `totals` are
-    for labels apart from scores: how many examples the survivors have in each bin.
+    Without one the members were simulated: nothing is claimed, and nothing signed. `totals` are for
+    labels apart from scores: how many examples the survivors have in each bin.
     """
     plan, members = server.invitation.plan, server.invitation.members
     hints = () if totals is None else totals.hints

@@ -67,10 +67,7 @@ class Delivery(NamedTuple):
 
 
 def judge_origin(site: Site, invitation: Invitation) -> None:
-    """Refuse an invitation whose plan is not worth reading: strangers' ones, and huge ones.
-
-    The plan is read here, with no more bins than the site allows.
-    """
+    """Refuse strangers' invitations, and plans with more bins than the site allows."""
     mine = site.key.public
     if invitation.coordinator == mine and mine not in invitation.members:
         raise PlanRefused(
@@ -170,8 +167,8 @@ class SiteDuties:
     def contribution(self, sharers: Sequence[bytes]) -> NDArray[np.int64]:
         """Counts and noise, the same for the same counts.
 
-        The budget is spent before rows are read or a model is called: what they turn out to be
-        no longer changes what it costs.
+        The budget is spent before rows are read or a model is called, so rows do not change the
+        cost.
         """
         assert self.invitation is not None  # noqa: S101  (set when the session is read)
         invitation, plan, ledger = self.invitation, self.invitation.plan, self._site.ledger
@@ -324,26 +321,25 @@ class Participant:
     site
         The site's trust anchor.
     data
-        A function that finds the site's data; asked for once in a session, after the plan was
-        judged and the budget spent. Before an exact sum of scores that the site has, also at join.
+        Finds the site's data; called once in a session, after the plan was judged and the budget
+        spent. Before an exact sum of scores that the site has, also at join.
     check
-        Asked at join, before anything is reserved: refuses data that cannot be read under the
-        plan, by what is known without reading rows.
+        Called at join, before anything is reserved: refuses data that cannot be read under the
+        plan, without reading rows.
     delivery
         What the request brings to score with; None where the site's data hold the scores.
     tell
-        Told, in sentences, what the site's operator should know.
+        Takes sentences for the site's operator.
     show
-        Shown what the rows came to, once they were read; without it `tell` is told what was odd.
-        For the site's operator alone.
+        Takes the summary of the rows, for the operator alone; without it `tell` takes what was odd.
 
     Notes
     -----
-    What fails here is for the site's operator. To the server a site that refuses looks like
-    one that fell silent. Under noise refusals come before the budget is spent and depend on no
-    row; from then on nothing about rows stops a site. An exact sum is refused at join where rows
-    changed, and stops where they cannot be counted, for zeros in it would be bare; that silence
-    is one bit about the data.
+    Errors here are for the site's operator. To the server a site that refuses looks like one that
+    fell silent. Under noise refusals come before the budget is spent and depend on no row; from
+    then on nothing about rows stops a site. An exact sum is refused at join where rows changed, and
+    stops where they cannot be counted, for zeros in it would be bare; that silence is one bit about
+    the data.
     """
 
     def __init__(
@@ -587,8 +583,8 @@ class Participant:
     def _read(self, plan: EvaluationPlan) -> tuple[Fingerprint | None, RowSummary | None]:
         """The rows of an exact sum, where no model is needed to have them.
 
-        Whether they changed is judged. What they would count as is only shown: a refusal here
-        would cost the asker nothing.
+        Changed rows are refused. What they would count as is only shown: a refusal here would cost
+        the asker nothing.
         """
         if self._delivery is not None:
             return None, None
@@ -659,14 +655,7 @@ _KEY: Final = "key"
 class SimulatedParticipant:
     """A node of a simulation: it makes up a key, trusts everybody and keeps no ledger.
 
-    Parameters
-    ----------
-    memory
-        Where keys and states stay between messages.
-    data
-        A function that finds the node's data; not needed before they are counted.
-    check
-        Asked before joining: refuses plans that are not for such data.
+    `memory` keeps keys and states between messages; `data` and `check` as for :class:`Participant`.
     """
 
     def __init__(

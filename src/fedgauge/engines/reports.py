@@ -1,8 +1,8 @@
 """Local reports of rows: which of two rounds one is of, simulated ones, and what they release.
 
-Each report has an id, and a public coin in it says of which round the report is: its first 64 bits
-are a number that is below the share of the first round, or not. A client draws the ids of its rows
-from a secret that it keeps between the rounds, so that each row is reported in one of them.
+Each report has an id, and a public coin in it says which round the report is of: whether its first
+64 bits are a number below the share of the first round. A client draws the ids of its rows from a
+secret that it keeps between the rounds, so each row is reported in one of them.
 """
 
 from collections.abc import Sequence
@@ -30,15 +30,8 @@ Mask = NDArray[np.bool_]
 
 
 class Turns:
-    """Which ids report in the round that is run under a plan of two.
+    """Which ids report in one of two rounds, under a plan before or after its bins were found.
 
-    Parameters
-    ----------
-    plan
-        A plan for local reports in two rounds, before or after its bins were found.
-
-    Examples
-    --------
     >>> from fedgauge import LocalDP, TwoRound
     >>> plan = EvaluationPlan.for_reports(TwoRound(8, share=0.5), LocalDP(1.0))
     >>> Turns(plan).fit(np.array([[0] * 16, [255] * 16], dtype=np.uint8))
@@ -67,14 +60,8 @@ class RoundRows(NamedTuple):
 class KeptIds:
     """The ids of a client's rows, in order: the same under both plans of an evaluation.
 
-    What a row holds plays no part. A row is known by its place.
-
-    Parameters
-    ----------
-    plan
-        A plan for local reports in two rounds.
-    secret
-        Random bytes that the client keeps between the rounds, 32 or more.
+    A row is known by its place, whatever it holds. `secret` are random bytes, 32 or more, that the
+    client keeps between the rounds.
     """
 
     def __init__(self, plan: EvaluationPlan, secret: bytes | None) -> None:
@@ -113,10 +100,9 @@ def draws_of(plan: EvaluationPlan, source: WordSource, secret: bytes) -> Draw | 
 def simulate_reports(
     plan: EvaluationPlan, pooled: ScoreHistogram, clients: int, source: WordSource
 ) -> Released:
-    """What a report for every row tells, each randomised by itself.
+    """The release of a report for every row, each randomised by itself.
 
-    `pooled` has each row, that reports in this round, in the block that is drawn for it
-    (:func:`draws_of`).
+    `pooled` has each row that reports in this round in its block (:func:`draws_of`).
     """
     by_block, layout = plan.reported.by_block(plan.terms), plan.task.layout
     tallies, by_level = [], []

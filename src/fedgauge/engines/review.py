@@ -39,7 +39,7 @@ _ENTRIES: Final[dict[Status, Kind]] = {
 
 
 class BudgetState(NamedTuple):
-    """How a dataset stands, how many exact sums it has had, and what an evaluation costs.
+    """How a dataset stands, and what an evaluation costs.
 
     `sums` is how many exact sums the evaluation would be.
     """
@@ -68,9 +68,8 @@ class JoinedSession(NamedTuple):
 class Review(NamedTuple):
     """An invitation as it stands to a site.
 
-    `plan` is None where it is not worth reading. `joined` is None where the site did not.
-    `refusal` says why it would not go on, were it approved; `unapproved` why an approval that
-    there is does not hold.
+    `plan` is None where it is not worth reading, `joined` where the site did not. `refusal` says
+    why it would not go on, were it approved; `unapproved` why an approval does not hold.
     """
 
     coordinator: str
@@ -138,8 +137,7 @@ def approve(site: Site, invitation: Invitation, key: SigningKey, *, evaluation: 
     """Sign that a site may join, unless it would refuse; where the approval is kept.
 
     `evaluation` is how the id begins of what was reviewed, 32 digits or more: whoever can write to
-    the folder can put another invitation of the same coordinator there in the meantime, and can
-    try many until a few digits agree.
+    the folder can meanwhile put another invitation there, and try many until a few digits agree.
     """
     if len(evaluation) < NAMED_BY:
         raise InputError(
@@ -215,9 +213,9 @@ def _name(names: Mapping[bytes, str], key: bytes) -> str:
 class Rehearsal(NamedTuple):
     """An invitation and a file, as they stand to a site.
 
-    `review` says what the site file and the ledger make of the invitation. `counted` is what the
-    rows would count as; None where the plan is not worth reading. `refusal` says why an exact sum
-    would not be joined with these rows, or would stop at them.
+    `review` is of the invitation, by site file and ledger. `counted` is what the rows would count
+    as; None where the plan is not worth reading. `refusal` says why an exact sum would not be
+    joined with these rows, or would stop at them.
     """
 
     review: Review
@@ -234,8 +232,8 @@ class Rehearsal(NamedTuple):
 def rehearse(exchange: Exchange, site: Site, rows: Rows) -> Rehearsal:
     """What would become of these rows, and of the plan, were this site to join with them.
 
-    Rows are read here and nothing of them leaves: neither a reply nor an entry in the ledger is
-    made. Whoever decides by it whether to join tells by that what no engine would.
+    Nothing of the rows leaves: neither a reply nor an entry in the ledger is made. An operator who
+    joins or stays away because of it tells by that what no engine would.
     """
     invitation = exchange.invitation()
     exchange.require_open(invitation)

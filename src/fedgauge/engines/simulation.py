@@ -85,8 +85,8 @@ def count_clients(
 class _Crowd:
     """Counts clients one after another; small ones in memory are counted together.
 
-    A million clients with one row each would else cost a million calls. When rows counted
-    together are refused, they are counted again client by client, to say whose they are.
+    A million clients with one row each would else cost a million calls. When rows counted together
+    are refused, they are counted again client by client, to say whose they are.
     """
 
     def __init__(self, plan: EvaluationPlan, take: Take, largest: int, draw: Draw | None) -> None:
@@ -248,8 +248,8 @@ def evaluate(
     clients
         A mapping, or an iterable, from client names to data: ``(y_true, y_score)``, ``Examples``, a
         :class:`ScoreFile`, or a function without arguments that returns chunks of these. An
-        iterable is read once, client by client, in memory that does not grow with it but for the
-        names, none of which may come twice. A :class:`ScoreTable` holds all clients.
+        iterable is read once, client by client, in memory that grows with the names alone, none of
+        which may come twice. A :class:`ScoreTable` holds all clients.
     plan
         What to measure. Instead of a plan, the options from `privacy` to `calibrator` (except
         `estimator`) make one.
@@ -261,8 +261,8 @@ def evaluate(
         divided by how many counts a row adds to (16 or 32 under local DP). For scores of any scale
         ``"two-round"``, or a :class:`TwoRound`: a first round finds where scores are.
     tree
-        ``"flat"``, or branchings whose product is the number of bins (and sets it, where the
-        axis is ``"auto"``).
+        ``"flat"``, or branchings whose product is the number of bins (and sets it, where the axis
+        is ``"auto"``).
     cohort
         Who must take part; by default all the clients given, one of whom may collude.
     estimator
@@ -271,21 +271,21 @@ def evaluate(
         What is told apart: :class:`BinaryTask` by default, :class:`MulticlassTask` or
         :class:`MultilabelTask`.
     groups, models
-        Short for a task of two classes with these: names of the groups that rows are of, or of
-        each grouping by its name; names of the models whose scores rows have. Two models are a
-        pair to be compared, but for local reports and two rounds.
+        Short for a task of two classes with these: names of the groups that rows are of, or of each
+        grouping by its name; names of the models whose scores rows have. Two models are a pair to
+        be compared, but for local reports and two rounds.
     examples, positive_rate
-        Public hints for the planner: about how many examples there are in all, and the share
-        of positives. Never read from the data; listed in ``result.privacy``.
+        Public hints for the planner: about how many examples there are in all, and the share of
+        positives. Never read from the data; listed in ``result.privacy``.
     positive
         The label of the positive class, where labels are not bool or 0/1.
     score_sums
         Also sum up the scores within each bin and class. They take a fifth of the budget of
-        differential privacy, and an exact sum shows the score of an example that is alone in
-        its bin.
+        differential privacy, and an exact sum shows the score of an example that is alone in its
+        bin.
     calibrator
-        A map that scores go through before they are binned, to see how calibrated they are then.
-        Judged fairly on rows other than those it was fitted on.
+        A map that scores go through before they are binned. Judged fairly on rows other than those
+        it was fitted on.
     scores
         A public hint, too: ``"probabilities"``, the default, ``"margins"`` or ``"unknown"``. Where
         these are no probabilities and no axis is named, bins are found in a first round.
@@ -350,19 +350,10 @@ def simulate(
 ) -> Evaluation:
     """Evaluate a plan in one process, the sum taken in one of several ways.
 
-    Parameters
-    ----------
-    clients, estimator, seed
-        As for :func:`evaluate`.
-    plan
-        What to measure.
-    summation
-        ``"plain"`` adds up in the clear and draws the noise of all clients at once: the fast path.
-        ``"every-share"`` draws each client's share on its own; the law is the same. ``"secure"``
-        runs the real protocol between the clients: about 0.1 s for each of a thousand.
+    `summation` ``"plain"`` adds up in the clear and draws the noise of all clients at once: the
+    fast path. ``"every-share"`` draws each client's share on its own; the law is the same.
+    ``"secure"`` runs the real protocol between the clients: about 0.1 s for each of a thousand.
 
-    Examples
-    --------
     >>> from fedgauge import Axis, Cohort
     >>> plan = EvaluationPlan.for_histogram(Axis.uniform(8), Cohort(3))
     >>> clients = {name: ([0, 1], [0.2, 0.7]) for name in "abc"}
@@ -742,20 +733,9 @@ def run_rounds(
 ) -> Sum:
     """The sum of what everybody adds, by the real protocol with keys made for it.
 
-    Parameters
-    ----------
-    plan
-        What is summed, and who must stay.
-    duties
-        What each client adds.
-    silent
-        Clients that fall silent, and the stage from which on. One that refuses to go on does
-        too; what fails while its numbers are made is raised.
-
-    Returns
-    -------
-    Sum
-        Its `survivors` are positions in `duties`.
+    `duties` are what each client adds; survivors are positions in it. `silent` are clients that
+    fall silent, and the stage from which on. One that refuses to go on does too; an error while its
+    numbers are made is raised.
     """
     keys = [SigningKey.generate() for _ in duties]
     server = SummationServer.invite(plan, [key.public for key in keys], SigningKey.generate())

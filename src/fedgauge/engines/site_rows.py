@@ -47,7 +47,7 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     Names are those of the plan: `classes` has the column of scores of each class or label, `models`
     the columns of each model, in the order of the plan's classes, and `groups` the column of a
-    grouping, unless that has the grouping's name. Of several labels a row `label` has the column
+    grouping, unless that has the grouping's name. With several labels a row `label` has the column
     of each.
     """
 
@@ -203,8 +203,6 @@ def _by_name(
 def column_options(task: AnyTask) -> str:
     """The options by which an operator names the columns of a plan's rows, as they are typed.
 
-    Examples
-    --------
     >>> from fedgauge.plan import BinaryTask
     >>> column_options(BinaryTask(models=["new", "old"], groups={"sex": ["women"]}))
     '--label COLUMN --model-score new=COLUMN --model-score old=COLUMN --group sex=COLUMN'

@@ -30,27 +30,19 @@ _TWO: Final = 2  # channels of which none is hidden where a result is shown
 class DrawnBlock:
     """Counts of one block, estimated from the reports about it, and what chance does to them.
 
-    A report is about one block, drawn at random. Counts are of all rows, and add up to their
-    public number. Noise is that of the oracle, in all channels of the block; and that only a sample
-    of the rows is reported of, whose cells have a multinomial law.
+    A report is about one block, drawn at random. Counts are of all rows, and add up to their public
+    number. Noise is that of the oracle, in all channels of the block, and that of taking a sample
+    of the rows, whose cells have a multinomial law.
 
-    Attributes
-    ----------
-    released
-        Unbiased counts by channel and bin.
-    sides
-        What each channel adds to: 0, 1 and so on. The last one may be what nobody asks for, and
-        counts nevertheless: the total is known.
-    node_variances
-        Variance by noise of every node at each level, by channel, given the counts.
-    blocks
-        How many blocks a report is about one of.
+    `sides` say what each channel adds to: 0, 1 and so on. The last may be one that nobody asks for,
+    since the total is known.
     """
 
-    released: Floats
+    released: Floats  # unbiased counts by channel and bin
     sides: NDArray[np.intp]
+    # variances by level and channel, given the counts
     node_variances: Callable[[Floats], list[Floats]]
-    blocks: int
+    blocks: int  # that a report may be about
 
     @cached_property
     def counts(self) -> Floats:
@@ -148,7 +140,7 @@ class DrawnBlock:
     ) -> Floats:
         """How far counts would come out from these again, by draw, side and bin, not repaired.
 
-        With `sampling` of other rows. The last side, if nobody asks for it, is among them.
+        With `sampling` of other rows. A last side that nobody asks for is among them.
         """
         held = np.broadcast_to(self.by_side, (draws, *self.by_side.shape))
         drawn = self._resampled(held, rng, sampling=sampling)
@@ -173,10 +165,7 @@ class DrawnBlock:
 def drawn_blocks(
     plan: EvaluationPlan, released: Floats, contrast: Contrast
 ) -> tuple[DrawnBlock, ...]:
-    """The blocks that negatives and positives of local reports are in: sides 0 and 1.
-
-    `released` has unbiased counts of all channels.
-    """
+    """The blocks of negatives and positives, from unbiased counts of all channels of reports."""
     sides = np.full(plan.task.rows_sent, len(contrast), dtype=np.intp)
     for side, channels in enumerate(contrast):
         sides[list(channels)] = side
@@ -219,10 +208,10 @@ def redraw(
 ) -> Floats:
     """Counts as they would come out of the same mechanism again: noise, then least squares.
 
-    A way to see what noise does to a result. The noise here protects nothing. `counts` have
-    classes and bins as their last two axes; `node_variances` are those of every node
-    at each level, where they differ; `terms` is how many counts those of each class are a sum of.
-    Of local reports it is `channels`, and in `node_variances` already.
+    The noise here protects nothing. `counts` have classes and bins as their last two axes;
+    `node_variances` are those of every node at each level, where they differ; `terms` is how many
+    counts those of each class are a sum of. For local reports it is `channels`, and in
+    `node_variances` already.
     """
     levels = []
     noise: Sequence[float | Floats] = node_variances or variances
@@ -241,37 +230,19 @@ def redraw(
 class Released:
     """What a sum over clients, or many reports, tell.
 
-    Attributes
-    ----------
-    axis
-        The score axis of the counts: the plan's, or one with some of its bins merged.
-    counts
-        By channel and bin: whole numbers, or under noise least-squares estimates, which may be
-        negative.
-    clients
-        How many clients are in the sum.
-    sums
-        Score sums by channel and bin, with the noise that was added to them; None where none
-        were sent.
-    reports
-        How many local reports there were, which is public; None where there were none.
-    joined
-        Names of groups with too few examples to be shown, which are counted in the last one of
-        their grouping, "other". Their own counts are zeros that say nothing.
-    tables
-        What the plan counts besides, each with the sums of its cells and the noise in them.
-    doubted
-        Names of label parties that answered alone, and sent what no labels have.
+    `counts` are whole numbers, or under noise least-squares estimates, which may be negative.
+    `joined` are names of groups with too few examples to be shown: the last one of their grouping,
+    "other", counts them, and their own counts are zeros that say nothing.
     """
 
-    axis: Axis
-    counts: NDArray[Any]
+    axis: Axis  # the plan's, or one with some of its bins merged
+    counts: NDArray[Any]  # by channel and bin
     clients: int
-    sums: NDArray[np.int64] | None = None
-    reports: int | None = None
+    sums: NDArray[np.int64] | None = None  # score sums by channel and bin, with their noise
+    reports: int | None = None  # how many local reports there were, which is public
     joined: tuple[str, ...] = ()
-    tables: tuple[TableSum, ...] = ()
-    doubted: tuple[str, ...] = ()
+    tables: tuple[TableSum, ...] = ()  # sums of the cells of what else is counted
+    doubted: tuple[str, ...] = ()  # label parties that answered alone, and sent what no labels have
 
     @cached_property
     def digest(self) -> str:
@@ -297,40 +268,21 @@ _REMEMBERED: Final = 2**26  # bytes: draws up to this size are kept for the next
 class PooledCounts:
     """Counts of negatives and positives by bin, and the noise in them.
 
-    Attributes
-    ----------
-    axis
-        The score axis.
-    released
-        Counts by class and bin: whole numbers, or under noise unbiased estimates, which may
-        be negative.
-    tree, variances
-        Branchings over the bins and the noise variance of one node at each level; no
-        variances where there is no noise.
-    terms
-        How many released counts each class's are the sum of: several of one class have the noise
-        of all.
-    drawn
-        Under local DP, where noise differs between nodes and all counts of a block add up to the
-        public number of reports: the blocks that the counts are in, of which negatives and
-        positives are the first sides.
-    crowded
-        Which bins hold a value that many scores share, where a first round found the bins.
-    shrinks
-        Whether likely counts follow a smooth ratio of both classes where noise is large.
-    counted_on
-        The axis that scores were counted on, where `axis` is what a map made of it.
+    `released` are whole numbers, or under noise unbiased estimates, which may be negative. Under
+    local DP noise differs between nodes, and all counts of a block add up to the public number of
+    reports: `drawn` are the blocks, of which negatives and positives are the first sides.
     """
 
     axis: Axis
-    released: NDArray[Any]
+    released: NDArray[Any]  # by class and bin
     tree: tuple[int, ...]
-    variances: tuple[float, ...] = ()
-    terms: tuple[int, int] = (1, 1)
+    variances: tuple[float, ...] = ()  # of the noise of one node at each level
+    terms: tuple[int, int] = (1, 1)  # how many released counts each class's are the sum of
     drawn: tuple[DrawnBlock, ...] = ()
+    # bins with a value that many scores share, if a first round found the bins
     crowded: NDArray[np.bool_] | None = None
-    shrinks: bool = True
-    counted_on: Axis | None = None
+    shrinks: bool = True  # whether noisy counts follow a smooth ratio of both classes
+    counted_on: Axis | None = None  # where a map made `axis` of it
     _draws: dict[tuple[int, bool], Floats] = field(init=False, repr=False, default_factory=dict)
 
     @classmethod
@@ -437,8 +389,8 @@ class PooledCounts:
 
         As rounded scores are, or shares of votes: rows share bins, and no two bins side by side
         have rows. Of two smooth scores in the same bin or in adjoining ones, a third are in the
-        same: that ten are, and none in an adjoining one, has a chance below 1e-4. Not told under
-        noise, which leaves no bin empty, nor where end bins hold all that is beyond them.
+        same: that ten are, and none in an adjoining one, has a chance below 1e-4. Unknown under
+        noise, which leaves no bin empty, and where end bins hold all that is beyond them.
         """
         if self.noisy or self.divided or self.axis.outside == "clip":
             return False
@@ -524,18 +476,14 @@ class PooledCounts:
         return False
 
     def moved(self, *, negatives_up: bool, positives_up: bool) -> "PooledCounts":  # noqa: ARG002
-        """The counts if each class had as much as can be in the upper parts of divided bins.
-
-        Or as little. The same where no bin is divided.
-        """
+        """The counts with as much, or as little, of a class as can be in upper parts of bins."""
         return self
 
     def redrawn(self, draws: int, *, sampling: bool) -> Floats:
         """Counts as they would come out again, by draw, class and bin: the same at every call.
 
         The noise is drawn anew around the likely counts and repaired in the same way; with
-        `sampling` the examples are too, as a bootstrap does. Where neither is, one draw says
-        all. A way to see what chance does to a result: this noise protects nothing.
+        `sampling` the examples are too, as a bootstrap does. Where neither is, one draw says all.
         """
         if not (self.noisy or sampling):
             return self.counts[np.newaxis]
@@ -566,7 +514,7 @@ class PooledCounts:
 def require_examples(pooled: PooledCounts, group: str | None = None) -> None:
     """Refuse counts of nobody, which a group may have: they define nothing.
 
-    `group` is the name of one that the plan lists, which may be spelled otherwise in the data.
+    The data may spell the group's name otherwise than the plan.
     """
     if pooled.counts.any():
         return
@@ -588,11 +536,7 @@ def counts_of(plan: EvaluationPlan, released: Released, slice_: Slice) -> Pooled
 class LabelCounts(PooledCounts):
     """Negatives and positives that add up to known totals: the noise of one is that of both.
 
-    Attributes
-    ----------
-    bin_variances
-        The noise variance of each bin, where it differs: that of labels flipped at random. None
-        where noise was added to the counts of a tree.
+    `bin_variances` are those of labels flipped at random; None where counts of a tree have noise.
     """
 
     bin_variances: Floats | None = None

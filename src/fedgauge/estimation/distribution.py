@@ -1,9 +1,8 @@
 """Estimators: from pooled counts to the rates of both classes along all thresholds.
 
-Also the piecewise polynomials that curves are made of.
-
-An estimator joins what the counts say at the edges into one path: false and true positive rates as
-functions of a parameter, from (0, 0) at the highest threshold to (1, 1) at the lowest.
+An estimator joins the counts at the edges into one path of piecewise polynomials: false and true
+positive rates as functions of a parameter, from (0, 0) at the highest threshold to (1, 1) at the
+lowest.
 """
 
 import math
@@ -32,10 +31,9 @@ _QUADRATURE: Final = (0.5 * (_NODES + 1.0), 0.5 * _WEIGHTS)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ParametricCurve:
-    """Pieces ``t in [0, width]`` with ``x(t)`` and ``y(t) = top(t) / bottom(t)``.
+    """Pieces ``t in [0, width]`` with ``x(t)`` and ``y(t) = top(t) / bottom(t)``, at most 1.
 
     Coefficients have shape (4, pieces), highest power first. `bottom` None means 1.
-    Quotients are clipped to at most 1.
     """
 
     width: Floats
@@ -106,9 +104,9 @@ class ParametricCurve:
     def distance(self, starts: Floats, ends: Floats, left: Floats, right: Floats) -> float:
         """Integral over x of ``|y - line|`` for adjoining line segments.
 
-        Segment i runs from (starts[i], left[i]) to (ends[i], right[i]). Each piece is cut
-        at the ends of segments and where it crosses the segment, so that on every part
-        the integrand is smooth and of one sign.
+        Segment i runs from (starts[i], left[i]) to (ends[i], right[i]). Each piece is cut at the
+        ends of segments and where it crosses the segment: on every part the integrand is smooth and
+        of one sign.
         """
         knots = np.append(starts, ends[-1:])
         piece, begin, finish = self._smooth_parts(*self.locate(knots, side="end"))
@@ -156,8 +154,8 @@ class ParametricCurve:
     def _graded_cuts(self, bottom: Floats) -> tuple[Indices, Floats]:
         """Cuts at halves of halves towards the start of pieces whose denominator grows fast.
 
-        Such a quotient has a pole close before the start. On each graded part the pole is
-        at least the part's length away, where the quadrature converges quickly.
+        Such a quotient has a pole close before the start. On each graded part the pole is at least
+        the part's length away, where the quadrature converges quickly.
         """
         grows = np.flatnonzero(horner(bottom, self.width) > 2.0 * bottom[-1])
         halves = 0.5 ** np.arange(1, _GRADES + 1)
@@ -200,9 +198,9 @@ def linear_pieces(width: Floats, start: Floats, end: Floats) -> Floats:
 def monotone_cubics(x: Floats, y: Floats) -> Floats:
     """Coefficients of the monotone cubics (PCHIP) through the points, three or more.
 
-    Points lie along the last axis of `y`; pieces are the last axis of what is returned, powers
-    the first. Bit for bit SciPy's ``PchipInterpolator``, whose checks of its input take longer
-    than its arithmetic.
+    Points lie along the last axis of `y`; in the result powers are the first axis and pieces the
+    last. Bit for bit SciPy's ``PchipInterpolator``, whose checks of its input take longer than its
+    arithmetic.
     """
     width = np.diff(x)
     slope = np.diff(y) / width
@@ -231,8 +229,8 @@ def _end_slope(width: float, next_width: float, slope: Floats, next_slope: Float
 def _roots_within(cubics: Floats, begin: Floats, finish: Floats) -> Floats:
     """Up to three real roots of each cubic in [begin, finish], padded with `finish`.
 
-    On [begin, finish] the parameter is rescaled to [0, 1]. The extrema of the cubic split
-    it into monotone runs; a run whose ends differ in sign holds one root.
+    [begin, finish] is rescaled to [0, 1]. The extrema of the cubic split it into monotone runs; a
+    run whose ends differ in sign holds one root.
     """
     span = finish - begin
     a, b, c, d = shifted(cubics, begin) * np.vstack([span**3, span**2, span, np.ones_like(span)])
@@ -264,8 +262,8 @@ class Aligned(
 ):
     """Join the exact points at the bin edges, both classes at the same thresholds.
 
-    Between edges the path is a monotone cubic (PCHIP) in the sum of both rates. It is
-    approximate only there; on an axis of known values it is exact everywhere.
+    Between edges the path is a monotone cubic (PCHIP) in the sum of both rates. It is approximate
+    only there; on an axis of known values it is exact everywhere.
 
     Parameters
     ----------
@@ -277,10 +275,7 @@ class Aligned(
 
     Examples
     --------
-    >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
-    >>> result = fg.evaluate(sites)
-    >>> fg.Aligned().interpolation
-    'pchip'
+    >>> result = fg.evaluate({"a": ([0, 1, 0], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])})
     >>> result.with_estimator(fg.Aligned("linear")).roc_auc.value == result.roc_auc.value
     True
     """
@@ -299,8 +294,8 @@ class Quantile(
 ):
     """Evenly spaced quantiles of each class, joined in score (Xu & Cormode 2025, algorithm 1).
 
-    Each quantile is the left edge of its bin. The classes have thresholds of their own,
-    so between quantiles the two rates are misaligned: kept to compare with the paper.
+    Each quantile is the left edge of its bin. The classes have thresholds of their own, so between
+    quantiles the two rates are misaligned: kept to compare with the paper.
 
     Parameters
     ----------
@@ -309,14 +304,13 @@ class Quantile(
     interpolation
         Monotone cubic or straight.
     pr
-        ``"separate"`` takes precision from both classes, ``"combine"`` its denominator
-        from the quantiles of all examples.
+        ``"separate"`` takes precision from both classes, ``"combine"`` its denominator from the
+        quantiles of all examples.
 
     Examples
     --------
     >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
-    >>> result = fg.evaluate(sites)
-    >>> result.with_estimator(fg.Quantile()).roc_auc.value > 0.5
+    >>> fg.evaluate(sites, estimator=fg.Quantile()).roc_auc.value > 0.5
     True
     """
 
@@ -334,14 +328,13 @@ class Quantile(
 class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="range"):
     """Rates at the bin edges, smoothed to be monotone and joined by lines (Barczewski et al. 2025).
 
-    Each class is smoothed on its own, in least squares or least absolute deviations. Kept
-    to compare with that paper.
+    Each class is smoothed on its own, in least squares or least absolute deviations. Kept to
+    compare with that paper.
 
     Examples
     --------
     >>> sites = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
-    >>> result = fg.evaluate(sites)
-    >>> result.with_estimator(fg.Range()).roc_auc.value > 0.5
+    >>> fg.evaluate(sites, estimator=fg.Range()).roc_auc.value > 0.5
     True
     """
 
@@ -363,10 +356,10 @@ def shrinks(estimator: Estimator) -> bool:
 class ScoreDistribution:
     """Rates of both classes along all thresholds, and the class totals.
 
-    `thresholds`, `fpr`, `tpr` and `flagged`, the number of examples at or above the
-    threshold, are the knots, from threshold infinity down. `width` and the coefficient
-    arrays hold the path between knots as cubics. `steps` says of each piece that precision holds
-    still on it, as it does when every score in a bin is equal.
+    `thresholds`, `fpr`, `tpr` and `flagged`, the number of examples at or above the threshold, are
+    the knots, from threshold infinity down. `width` and the coefficient arrays hold the path
+    between knots as cubics. `steps` says of each piece that precision holds still on it, as it does
+    when every score in a bin is equal.
     """
 
     negatives: float
@@ -392,10 +385,9 @@ def estimate(
 ) -> ScoreDistribution:
     """The distribution that an estimator sees in pooled counts (negatives, positives).
 
-    Counts are not negative: noisy ones are repaired before. Only `Range` takes them as they
-    were released, because it smooths the rates itself. With `straight`, `Aligned` joins points by
-    lines whatever its interpolation. `single` says of bins that their scores are one; by default it
-    is what the axis says.
+    Counts are not negative: noisy ones are repaired before, but for `Range`, which smooths the
+    rates itself. With `straight`, `Aligned` joins points by lines whatever its interpolation.
+    `single` says of bins that their scores are one; by default the axis does.
     """
     negatives, positives = (float(row.sum()) for row in counts)
     require_both_classes(negatives, positives)
@@ -566,8 +558,8 @@ def _survival(quantiles: Floats, levels: Floats, interpolation: Interpolation) -
 def _along(survivals: list[_Survival], knots: Floats) -> tuple[Floats, list[Floats]]:
     """All survivals as pieces over descending knots, with a unit piece for each jump.
 
-    A survival is 0 above its highest quantile and 1 below its lowest, so every path
-    starts at 0 and ends at 1.
+    A survival is 0 above its highest quantile and 1 below its lowest: paths start at 0 and end at
+    1.
     """
     width = np.ones(2 * len(knots) - 1)
     width[1::2] = -np.diff(knots)

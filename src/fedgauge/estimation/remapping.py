@@ -2,8 +2,8 @@
 
 Where a map rises, a bin becomes the range between its mapped ends, and holds what it held. Bins
 that a map sends to one value become one, in which all scores tie. A bin in which a map steps, or
-stops rising, is divided: a share of it goes to each part, as likely as neighbouring bins make
-it, and what it could hold at most in its upper or lower part bounds every number.
+stops rising, is divided: each part has a share of it, as likely as neighbouring bins make it, and
+the most that its upper or lower part could hold bounds every number.
 """
 
 from dataclasses import dataclass, field, replace
@@ -27,8 +27,8 @@ _GROUPS_AT_ONCE: Final = 64
 class _Cells(NamedTuple):
     """Parts of bins on each of which a map rises or stands still, in the order of scores.
 
-    `bins` are those that they are of, `starts` and `stops` the scores that they reach from and
-    to, `low` and `high` the same mapped: equal where the map stands still.
+    `bins` are those that they are of, `starts` and `stops` the scores that they reach from and to,
+    `low` and `high` the same mapped: equal where the map stands still.
     """
 
     bins: Indices
@@ -45,18 +45,11 @@ def mapped(pooled: PooledCounts, calibrator: Calibrator) -> PooledCounts:
     same float tie, as they do for those who apply it. An axis that clips is taken to reach from 0
     to 1: its end bins hold every score beyond them. Known values are mapped one by one; where
     others count as the one below, bounds allow for scores in between if the map always rises.
+    InputError if the axis reaches beyond probabilities.
 
-    Raises
-    ------
-    InputError
-        If the axis reaches beyond probabilities, which are all that a calibrator maps.
-
-    Examples
-    --------
     >>> from fedgauge.histograms.calibrator import Calibrator, Steps
     >>> pooled = PooledCounts(Axis.uniform(4), np.array([[4, 3, 2, 1], [1, 2, 3, 4]]), (4,))
-    >>> steps = Calibrator("binning", Steps([0.5], [0.3, 0.7]))
-    >>> mapped(pooled, steps).counts
+    >>> mapped(pooled, Calibrator("binning", Steps([0.5], [0.3, 0.7]))).counts
     array([[7., 3.],
            [3., 7.]])
     """
@@ -95,17 +88,10 @@ class RegroupedCounts(PooledCounts):
 
     All of it is linear in the counts by bin, and follows from them: noise by their covariance,
     counts drawn anew by those drawn there.
-
-    Attributes
-    ----------
-    source
-        The counts by bin.
-    parts
-        Where each part of a bin goes; parts are in the order of bins.
     """
 
-    source: PooledCounts = field(kw_only=True)
-    parts: _Parts = field(kw_only=True)
+    source: PooledCounts = field(kw_only=True)  # the counts by bin
+    parts: _Parts = field(kw_only=True)  # where each part of a bin goes, in the order of bins
 
     @property
     def noisy(self) -> bool:
@@ -231,10 +217,7 @@ def _cells(edges: Floats, calibrator: Calibrator) -> _Cells:
 
 
 def _regrouped(cells: _Cells, outside: Outside) -> tuple[Axis, Indices]:
-    """The axis of mapped scores, and the bin of each cell on it.
-
-    `outside` is what becomes of scores that are none of known ones.
-    """
+    """The axis of mapped scores, and the bin of each cell; `outside` is for unknown values."""
     rises = cells.low < cells.high
     if not rises.any():
         values, groups = np.unique(cells.low, return_inverse=True)
@@ -254,8 +237,8 @@ def _regrouped(cells: _Cells, outside: Outside) -> tuple[Axis, Indices]:
 def _shares(edges: Floats, counts: Floats, cells: _Cells) -> Floats:
     """The share of its bin's examples that each cell has, by class.
 
-    By a monotone cubic through the cumulative counts of a class, as losses are; by its width
-    where a class has none.
+    By a monotone cubic through the cumulative counts of a class, as losses are; by its width where
+    a class has none.
     """
     shares = np.ones((len(counts), len(cells.bins)))
     alone = np.bincount(cells.bins)[cells.bins] == 1

@@ -22,26 +22,13 @@ def consistent(
 ) -> Floats:
     """Leaf counts that agree best with the noisy counts of all levels of a tree.
 
+    `levels` has counts by channel and node, from below the root to the leaves; `tree` the
+    branchings from the root down; `variances` the noise variance of one node at each level.
+
     The weighted least-squares estimate, so of all linear unbiased ones the one with least variance.
     Every node's count is then the sum of its leaves. Counts that agree already come back bit for
     bit (whole numbers below 2^53). Leaves may be negative: `monotone` comes next.
 
-    Parameters
-    ----------
-    levels
-        Noisy counts by channel and node, from below the root to the leaves. The root
-        is not among them.
-    tree
-        Branchings from the root down.
-    variances
-        Noise variance of one node at each level.
-
-    Returns
-    -------
-    Leaf estimates by channel and bin.
-
-    Examples
-    --------
     >>> consistent([np.array([[6.0]]), np.array([[1.0, 2.0]])], tree=(1, 2), variances=(1, 1))
     array([[2., 3.]])
     """
@@ -69,9 +56,9 @@ def noise_covariance(
 ) -> Floats:
     """Noise covariance of two weighted sums of the leaf estimates of one channel.
 
-    ``left @ C @ right``, where C is the inverse of ``sum_l A_l' A_l / v_l`` and A_l are the
-    sums of leaves at level l: in time and memory linear in the bins, the last axis of both
-    weights; further axes are kept.
+    ``left @ C @ right``, where C is the inverse of ``sum_l A_l' A_l / v_l`` and A_l are the sums of
+    leaves at level l: in time and memory linear in the bins, the last axis of both weights; further
+    axes are kept.
     """
     upward = _upward_variances(tree, variances)
     total: Floats = np.zeros(())
@@ -88,8 +75,6 @@ def noise_covariance(
 def leaf_covariance(tree: Sequence[int], variances: Sequence[float]) -> Floats:
     """Noise covariance of all leaf estimates of one channel.
 
-    Examples
-    --------
     >>> leaf_covariance((1, 2), (1.0, 1.0)).round(3)
     array([[ 0.667, -0.333],
            [-0.333,  0.667]])
@@ -99,7 +84,7 @@ def leaf_covariance(tree: Sequence[int], variances: Sequence[float]) -> Floats:
 
 
 def level_weights(tree: Sequence[int], variances: Sequence[float], weights: Floats) -> list[Floats]:
-    """What a weighted sum of the leaf estimates weighs each noisy count of every level with.
+    """The weight of each noisy count of every level in a weighted sum of the leaf estimates.
 
     The adjoint of `consistent`: its two passes backwards. Bins are the last axis.
     """
@@ -136,20 +121,13 @@ def leaf_variance(tree: Sequence[int], variances: Sequence[float]) -> float:
 
 
 def monotone(leaves: Floats) -> Floats:
-    """Non-negative counts whose cumulative counts are nearest to those given.
+    """Non-negative counts whose cumulative counts are nearest to those given, by channel and bin.
 
-    Cumulative counts 0 <= c_1 <= ... <= c_B with c_B held at the channel's estimated
-    total, nearest in squares to the noisy ones. The total is kept to rounding; one that
-    is not above zero leaves an empty channel. Counts that are non-negative already come
-    back bit for bit. The result is no longer unbiased: counts cannot be negative.
+    Cumulative counts 0 <= c_1 <= ... <= c_B with c_B held at the channel's estimated total, nearest
+    in squares to the noisy ones. The total is kept to rounding; one that is not above zero leaves
+    an empty channel. Counts that are non-negative already come back bit for bit. The result is no
+    longer unbiased: counts cannot be negative.
 
-    Parameters
-    ----------
-    leaves
-        Leaf estimates by channel and bin.
-
-    Examples
-    --------
     >>> monotone(np.array([[3.0, -1.0, 4.0]]))
     array([[2.5, 0. , 3.5]])
     """
@@ -170,19 +148,10 @@ def monotone(leaves: Floats) -> Floats:
 def within_totals(leaves: Floats, totals: Floats) -> Floats:
     """Counts from 0 to known totals whose cumulative counts are nearest to those given.
 
-    Cumulative counts neither fall nor rise faster than those of the totals: an isotonic fit
-    whose steps have a largest size. Clipping bin by bin gives twice the error of a ROC curve.
-    Time grows with the square of the bins.
+    Cumulative counts neither fall nor rise faster than those of the totals: an isotonic fit whose
+    steps have a largest size. Clipping bin by bin gives twice the error of a ROC curve. Time grows
+    with the square of the bins.
 
-    Parameters
-    ----------
-    leaves
-        Leaf estimates by channel and bin.
-    totals
-        What each can be at most, of the same shape.
-
-    Examples
-    --------
     >>> within_totals(np.array([[3.0, -1.0, 6.0]]), np.array([[4.0, 4.0, 4.0]]))
     array([[3., 0., 4.]])
     """
@@ -198,8 +167,8 @@ def _nearest_between(leaves: Floats, totals: Floats) -> Floats:
     """Agarwal, Phillips & Sadri 2010: the least sum of squares, as a function of the last value.
 
     Half its derivative is linear between knots. A step up of at most t leaves what is below the
-    least point, moves what is above it by t, and is free in between; a further value x then adds
-    c - x. Backwards, each value is the least point of its function, or as near as steps allow.
+    least point, moves what is above it by t, and is free in between; a further value x then adds c
+    - x. Backwards, each value is the least point of its function, or as near as steps allow.
     """
     wanted = np.cumsum(leaves, axis=1)
     knots = np.stack([np.zeros(len(leaves)), totals[:, 0]], axis=1)
@@ -241,21 +210,11 @@ def _spread(values: Floats, below: Indices, move: Floats | float, *ends: Floats 
 
 
 def smooth(series: Floats, loss: Loss) -> Floats:
-    """The non-decreasing series within [0, 1] nearest to a noisy one.
+    """The non-decreasing series within [0, 1] nearest to a noisy one (Barczewski et al. 2025).
 
-    The smoothing of the range estimator (Barczewski et al. 2025), for rates ordered so
-    that they should rise.
+    Least squares (``"l2"``) have one answer, least absolute deviations (``"l1"``) can have many:
+    one of them is returned, to the 1e-7 of the solver.
 
-    Parameters
-    ----------
-    series
-        Noisy rates.
-    loss
-        ``"l2"``, least squares, has one answer. ``"l1"``, least absolute deviations,
-        can have many: one of them is returned, to the 1e-7 of the solver.
-
-    Examples
-    --------
     >>> smooth(np.array([-0.1, 0.5, 0.25, 0.75]), "l2")
     array([0.   , 0.375, 0.375, 0.75 ])
     """

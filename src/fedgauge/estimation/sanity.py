@@ -1,9 +1,8 @@
 """Sums that no rows have, refused or with a caution; end bins that hold too much of both classes.
 
-A secure sum cannot tell who sent what. It can tell that counts are below zero, or above what all
-clients together may have: then somebody counted otherwise than by rows. So it is with the sum of
-many local reports, each of which is possible. A label party that answers alone is judged by itself,
-and named.
+A secure sum cannot tell who sent what. But where counts are below zero, or above what all clients
+together may have, somebody counted otherwise than by rows. The same holds for sums of local
+reports. A label party that answers alone is judged by itself, and named.
 """
 
 import math
@@ -76,12 +75,9 @@ def check_exact(
 ) -> None:
     """Refuse exact counts, score sums and tables over `clients` clients that no rows have.
 
-    Raises
-    ------
-    ProtocolError
-        If a count is negative or above what all clients may have, or scores of the same rows are
-        not of as many of each group and class, or a score sum is negative or above what the rows in
-        its bin can add up to, or a table is not of as many rows of each group, class and range.
+    ProtocolError if a count is negative or above what all clients may have, or scores of the same
+    rows are not of as many of each group and class, or a score sum is negative or above what the
+    rows in its bin can add up to, or a table is not of as many rows of each group, class and range.
     """
     _refuse(bool(counts.min() < 0), "a count of the sum is negative")
     # In Python's integers: a plain sum may be over more clients than words have room for.
@@ -166,9 +162,9 @@ def impossible_caution(plan: EvaluationPlan, released: Released) -> str | None:
     """What is wrong with a noisy sum whose counts no rows have; None where nothing seems to be.
 
     Where every client counted rows, and had no more of them in a node than the plan's largest, it
-    is None but with probability :data:`FALSE_ALARM`; of local reports, where each is one of a row,
-    and of flipped labels, where each is one of a row in its bin. Of label parties that answered
-    alone that is so of all their answers and their sum together. Exact sums are refused instead.
+    is None but with probability :data:`FALSE_ALARM`. So it is of local reports and flipped labels
+    that each are of a row; and for label parties that answered alone, of all their answers and
+    their sum together. Exact sums are refused instead.
     """
     if not plan.is_noisy:
         return None
@@ -327,18 +323,10 @@ def _is_below(pooled: PooledCounts, levels: Sequence[int], chance: float) -> boo
 def noise_reach(variance: float, parts: float, chance: float) -> float:
     """How far noise in an estimate goes, to one side, with at most this probability.
 
-    Parameters
-    ----------
-    variance
-        Of the noise in the estimate: a sum of the noise of single numbers, each with a weight
-        between -1 and 1, as least squares over a tree give it.
-    parts
-        Laplace laws that the noise of a number is made of (:attr:`ShareLaw.parts`).
-    chance
-        The probability.
+    `variance` is that of the noise in the estimate: a sum of the noise of single numbers, each with
+    a weight between -1 and 1, as least squares over a tree give it. `parts` is of how many Laplace
+    laws the noise of a number is made (:attr:`ShareLaw.parts`).
 
-    Notes
-    -----
     Chernoff's bound. With c = cosh(s) - 1, the moment generating function at s of noise of variance
     v is ``(1 - v c / k)^-k`` for k parts of discrete Laplace; ``exp(v c)`` for Skellam; and for a
     discrete Gaussian, by Jacobi's triple product, a product of factors ``1 + a c`` whose a add up
@@ -347,8 +335,6 @@ def noise_reach(variance: float, parts: float, chance: float) -> float:
     of the x: so the same holds of the weighted sum with its own variance. Any s gives a bound; of
     those tried, with t = v c, the least is taken.
 
-    Examples
-    --------
     >>> round(noise_reach(100.0, math.inf, 1e-6), 1)  # near a normal law's 47.5
     53.1
     """
@@ -394,7 +380,7 @@ def crowded_caution(
     spread scores would put there: wide bins are no crowd. Where the population has less of one of
     the classes in each end bin, it is None but with probability :data:`FALSE_ALARM`, by noise and
     sampling; over `among` such questions together. An axis that refuses scores beyond it needs no
-    caution. Of many classes scores near 0 are common, so there only the upper end is looked at.
+    caution. With many classes scores near 0 are common, so there only the upper end is looked at.
     """
     axis = released.axis
     if axis.outside != "clip":

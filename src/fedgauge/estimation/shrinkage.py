@@ -49,21 +49,12 @@ _NEAR: Final = 0.1  # as close as is enough to plan by
 
 
 def shrunk(axis: Axis, noisy: Floats, noise: Floats, *, quick: bool = False) -> Floats:
-    """Likely counts of negatives and positives by bin.
+    """Likely counts of negatives and positives, by at most `MOST_BINS` bins.
 
-    Parameters
-    ----------
-    axis
-        The bins, at most `MOST_BINS`.
-    noisy
-        Unbiased counts by class and bin; both classes have examples.
-    noise
-        Covariance of the noise in them, negatives first.
-    quick
-        Whether one degree of smoothness, and about, is enough: in a fifth of the time.
+    `noisy` are unbiased counts by class and bin; both classes have examples. `noise` is the
+    covariance of their noise, negatives first. `quick` takes one degree of smoothness, in a fifth
+    of the time.
 
-    Examples
-    --------
     >>> noisy = np.array([[90.0, 41.0, 12.0, 8.0], [12.0, 4.0, 38.0, 95.0]])
     >>> shrunk(Axis.uniform(4), noisy, 16 * np.eye(8)).round()
     array([[90., 40., 14.,  7.],
@@ -86,8 +77,6 @@ def shrunk(axis: Axis, noisy: Floats, noise: Floats, *, quick: bool = False) -> 
 def shrunk_within(axis: Axis, noisy: Floats, totals: Floats, noise: Floats) -> Floats:
     """Likely positives by bin, where the numbers of examples are known: only the ratio is not.
 
-    Examples
-    --------
     >>> noisy, totals = np.array([[12.0, -3.0, 38.0, 95.0], [100.0, 50.0, 50.0, 100.0]])
     >>> shrunk_within(Axis.uniform(4), noisy, totals, 16 * np.eye(4)).round()
     array([10.,  4., 36., 96.])

@@ -24,13 +24,8 @@ _CUTS: Final = 1 << 32  # more than there are: a number of cells and a cut go in
 def merge_small(released: Released, least: int, sum_steps: int) -> Released:
     """The release with as many bins as leave every count at zero, or at `least` or more.
 
-    Sums of places within bins are expressed in the wider bins, in `sum_steps` to a bin, and
-    rounded to whole steps.
-
-    Raises
-    ------
-    ResultWithheld
-        If a channel has examples, and fewer than `least` in all.
+    Sums of places within bins are expressed in the wider bins, in `sum_steps` to a bin, and rounded
+    to whole steps. ResultWithheld if a channel has examples, and fewer than `least` in all.
     """
     kept = kept_edges(released.counts, least)
     return merge_at(released, MergedEdges(kept, kept), least, sum_steps)
@@ -58,12 +53,10 @@ def merge_at(released: Released, stay: MergedEdges, least: int, sum_steps: int) 
 def kept_edges(counts: NDArray[np.int64], least: int) -> Indices:
     """Which edges stay, the first and the last included.
 
-    As many bins that hold examples stay as can: an exact dynamic programme. Empty bins stay
-    where those beside them needed no merging. A merged bin takes the empty ones beside it
-    along, since an edge close to it would show where the last of few examples lies.
+    As many bins that hold examples stay as can: an exact dynamic programme. Empty bins stay where
+    those beside them needed no merging. A merged bin takes the empty ones beside it along, since an
+    edge close to it would show where the last of few examples lies.
 
-    Examples
-    --------
     >>> kept_edges(np.array([[9, 2, 1, 0, 8], [5, 0, 6, 0, 9]]), 3).tolist()
     [0, 1, 4, 5]
     """
@@ -88,8 +81,6 @@ def edges_beside(
 
     `rows` lie between the edges, and `counts` of them between those of the other sum, `others`.
 
-    Examples
-    --------
     >>> edges, others = np.array([0.0, 3.0, 5.0, 8.0]), np.array([0.0, 4.0, 8.0])
     >>> rows, counts = np.array([20, 20, 20]), np.array([21, 39])
     >>> edges_beside(edges, rows, others, counts, 10).tolist()  # one row from 3 to 4
@@ -132,9 +123,9 @@ def is_merging(axis: Axis, merged: Axis) -> bool:
 def _most_cells(counts: NDArray[np.int64], least: int) -> list[int]:
     """Where to cut bins, all of which hold examples, into the most cells without small counts.
 
-    A cell from cut i to cut j is right for a channel if it holds none of it, which is so from
-    some i on, or enough, which is so up to some i. Between the two, i is wrong. So the cuts that
-    may come before j are a few ranges, and the best of each is looked up.
+    A cell from cut i to cut j is right for a channel if it holds none of it, which is so from some
+    i on, or enough, which is so up to some i. Between the two, i is wrong. So the cuts that may
+    come before j are a few ranges, and the best of each is looked up.
     """
     sums = np.pad(np.cumsum(counts, axis=1), ((0, 0), (1, 0)))
     none = np.array([np.searchsorted(row, row) for row in sums]).T.tolist()
@@ -222,12 +213,8 @@ def hide_small(task: AnyTask, released: Released, least: int, sum_steps: int) ->
 
     Bins are merged as they would be without groups, and then further. So edges are among those of
     the result that the same plan without groups has of the same rows, and between two edges, one of
-    each result, lies no small count either.
-
-    Raises
-    ------
-    ResultWithheld
-        If a class has examples, and fewer than `least` in all.
+    each result, lies no small count either. ResultWithheld if a class has examples, and too few in
+    all.
     """
     if not task.groups:
         return merge_small(released, least, sum_steps)
@@ -248,8 +235,6 @@ def too_small(task: Task, counts: NDArray[np.int64], least: int) -> tuple[str, .
     the listed ones from the last up. Which ones those are is public: the smallest of them, or the
     best fitting, would tell of their sizes. Nothing is joined where it would not help.
 
-    Examples
-    --------
     >>> from fedgauge.plan.task import BinaryTask
     >>> task = BinaryTask(groups={"kind": ["a", "b", "c"]})
     >>> counts = np.array([[50], [40], [50], [3], [50], [40], [0], [0]])  # negatives, positives

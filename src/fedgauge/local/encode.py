@@ -146,30 +146,18 @@ def write_reports(
 ) -> None:
     """Write a file with a report for each row of one client, to be handed to the server.
 
-    With a site file the plan is judged by it and its epsilon charged to the ledger before a row
-    is read. From then on nothing about the rows stops the file: what was odd is told to the
-    operator. A crash may cost budget but never leaves reports that nobody paid for. Data without
-    rows make an empty file: how many reports a site sends is public.
+    With a site file the plan is judged by it and its epsilon charged to the ledger before a row is
+    read. From then on nothing about the rows stops the file: what was odd is told to the operator.
+    A crash may cost budget but never leaves reports that nobody paid for. Data without rows make an
+    empty file: how many reports a site sends is public.
 
     Of two rounds there is a file for each, and each row is in one of them. That takes a site file:
-    both are charged together, once, and each is made once. The second is refused where rows are
-    not those of the first, in the same order. That tells that they changed, and nothing else.
+    both are charged together, once, and each is made once. The second is refused where rows are not
+    those of the first, in the same order. That tells that they changed, and nothing else. Its plan
+    is signed by the intake, which is one of the coordinators in the site file.
 
-    Parameters
-    ----------
-    plan
-        A plan for local reports; in the second of two rounds as signed by who takes them in, one of
-        the coordinators in the site file.
-    data
-        The client's data, as for :func:`fedgauge.evaluate`.
-    path
-        The file to write.
-    site
-        The site's trust anchor; without it nothing is charged.
-    tell
-        Takes what was odd about the rows, in words, for the operator alone.
-    show
-        Takes what the rows came to, where they could be read to their end; for the operator alone.
+    For the operator alone, `tell` takes what was odd about the rows, in words, and `show` their
+    summary, where they could be read to their end.
     """
     target = Path(path).absolute()
     storage.remove_dead(target)
@@ -246,8 +234,8 @@ def _as_far_as_read(messages: Iterator[bytes], told: list[str]) -> Iterator[byte
 def result_of(server: ReportServer, *, estimator: Estimator = Aligned()) -> Evaluation:
     """The result of all reports accepted so far.
 
-    It claims ``"enforced"``: each report was randomised before the server saw it. More reports
-    may come; a later result holds them too and costs no further privacy.
+    It claims ``"enforced"``: each report was randomised before the server saw it. More reports may
+    come; a later result holds them too and costs no further privacy.
     """
     plan = server.plan
     levels, variances, reports = server.counts()
@@ -256,10 +244,7 @@ def result_of(server: ReportServer, *, estimator: Estimator = Aligned()) -> Eval
 
 
 def find_second(server: ReportServer, key: SigningKey) -> SecondPlan:
-    """Close the first of two rounds, and sign the plan of the second, whose bins follow from it.
-
-    Asked again, it is the same one.
-    """
+    """Close the first of two rounds, and sign the plan of the second: the same one at each call."""
     plan = server.plan
 
     def made(counts: ReportCounts) -> bytes:

@@ -68,13 +68,7 @@ class LevelReports(NamedTuple):
 
 
 class ReportFormat:
-    """The form of a plan's reports.
-
-    Parameters
-    ----------
-    plan
-        A plan for local reports.
-    """
+    """The form of the reports of a plan for local reports."""
 
     def __init__(self, plan: EvaluationPlan) -> None:
         self.oracles = plan.oracles
@@ -122,10 +116,7 @@ class ReportFormat:
     def read(self, data: bytes) -> list[LevelReports]:
         """The reports of a message, by level; refuses all of them or none.
 
-        Raises
-        ------
-        ReportRefused
-            With one of a few reasons, which say nothing about the contents.
+        ReportRefused has one of a few reasons, which say nothing about the contents.
         """
         if len(data) != self.length(data):
             raise ReportRefused(Reason.LENGTH)
@@ -171,16 +162,16 @@ def encode_rows(
 ) -> Iterator[bytes]:
     """Messages with one report for each row of a client's data, whatever the row holds.
 
-    A row that is broken counts in a stated place, since a refusal would tell of it: a score that
-    is missing or no number in the first bin, one beyond the axis in the bin at that end, a label
-    that is missing or not the positive one among the negatives. A row with several scores, or
-    grouped in several ways, is reported of one of them, drawn at random whatever it holds. So the
-    number and sizes of messages depend on the number of rows, which is public, and on what is drawn
-    alone. Data that break off are reported as far as they go, and then raise.
+    A row that is broken counts in a stated place, since a refusal would tell of it: a score that is
+    missing or no number in the first bin, one beyond the axis in the bin at that end, a label that
+    is missing or not the positive one among the negatives. A row with several scores, or grouped in
+    several ways, is reported of one of them, drawn at random whatever it holds. So the number and
+    sizes of messages depend only on the number of rows, which is public, and on the draws. Data
+    that break off are reported as far as they go, and then raise.
 
-    Rows stay in order: a report is private even from who knows which row it is of. Each call
-    makes new reports and costs the plan's epsilon again: keep the messages, and send the same
-    ones again where one may be lost.
+    Rows stay in order: a report is private even from who knows which row it is of. Each call makes
+    new reports and costs the plan's epsilon again: keep the messages, and send the same ones again
+    where one may be lost.
 
     Of two rounds each row is reported in one. Pass the same secret and the same rows, in the same
     order, under both plans; and answer one second plan alone, or rows pay again.
@@ -196,14 +187,13 @@ def encode_rows(
     source
         Randomness; anything but a :class:`Keystream`, the default, is for simulations.
     tell
-        Takes what was odd about the rows, in words, after the last message; for whoever holds
-        the rows alone. By default it is logged.
+        Takes what was odd about the rows, in words, after the last message; for the owner of the
+        rows alone. By default it is logged.
 
     Examples
     --------
-    >>> from fedgauge import Axis, LocalDP
-    >>> plan = EvaluationPlan.for_reports(Axis.uniform(64, outside="clip"), LocalDP(1.0))
-    >>> [len(message) for message in encode_rows(plan, ([0, 1], [0.2, 0.7]))]
+    >>> plan = fg.EvaluationPlan.for_reports(fg.Axis.uniform(64, outside="clip"), fg.LocalDP(1.0))
+    >>> [len(message) for message in fg.encode_rows(plan, ([0, 1], [0.2, 0.7]))]
     [92]
     """
 
@@ -223,9 +213,9 @@ def report_rows(
     watch: Callable[[Examples], None] = lambda _: None,
     done: Callable[[RowSummary], None],
 ) -> Iterator[bytes]:
-    """The messages of :func:`encode_rows`; `done` is given what the rows came to, after the last.
+    """The messages of :func:`encode_rows`; `done` is given the summary of the rows, after the last.
 
-    That is for whoever holds the rows alone, as are the rows that `watch` is given.
+    That, and the rows that `watch` is given, are for the owner of the rows alone.
     """
     plan.check_time()
     form = ReportFormat(plan)

@@ -29,13 +29,6 @@ class RowsInOrder:
     """Whether rows are those of the first round, in the same order: a keyed digest of all of them.
 
     Of a row it takes what a report can be about: its scores, its class and its groups.
-
-    Parameters
-    ----------
-    plan
-        A plan for local reports in two rounds.
-    key
-        Secret bytes of whoever holds the data.
     """
 
     def __init__(self, plan: EvaluationPlan, key: bytes) -> None:
@@ -68,11 +61,9 @@ class _SignedPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class SecondPlan:
     """The plan of a second round, signed by the intake that closed the first and found its bins.
 
-    Made by :func:`fedgauge.local.encode.find_second`, read with :meth:`from_bytes` or
-    :meth:`load`. The plan is read by :meth:`signed_by` alone: who signed is judged before.
+    Made by :func:`fedgauge.local.encode.find_second`, read with :meth:`from_bytes` or :meth:`load`.
+    The plan is read by :meth:`signed_by` alone: who signed is judged before.
 
-    Examples
-    --------
     >>> from fedgauge import Axis, LocalDP, TwoRound
     >>> from fedgauge.plan.two_rounds import Found
     >>> two = TwoRound(4, coarse=Axis.uniform(4, 0.0, 4.0, outside="clip"))

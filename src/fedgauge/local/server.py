@@ -31,11 +31,7 @@ _MARK_BYTES: Final = 16
 
 
 class Receipt(NamedTuple):
-    """What became of some messages.
-
-    `accepted` are reports. `refused` counts by reason: reports that came twice, and messages
-    that were refused whole.
-    """
+    """How many reports were accepted, and by reason how many reports or messages were refused."""
 
     accepted: int
     refused: Mapping[str, int]
@@ -62,11 +58,11 @@ class ReportServer:
     A report counts once, however often it comes: two digests of it are remembered, from which it
     cannot be read. Another one under its id counts too, or whoever knows the id could keep it out
     by being faster; `conflicts` says how many there are. What :meth:`accept` has returned survives
-    the end of the process and of the machine, where there is a folder. Several threads and several
+    the end of the process and of the machine, where there is a folder. Several threads and
     processes can share one.
 
-    Of two rounds each has a server, under the plan of that round. No id is of both, so neither
-    needs to know what the other took in. The first takes no more after :meth:`close_round`.
+    Of two rounds each has a server, under the plan of that round. The first takes no more after
+    :meth:`close_round`. No id is of both, so neither needs to know what the other took in.
 
     Memory holds one message and the sums of each level. The digests are on disk; without a folder
     they are in memory too, about 60 bytes for each report.
@@ -76,15 +72,14 @@ class ReportServer:
     plan
         A plan for local reports.
     folder
-        Where to keep sums and ids, on a local disk; made if need be. Without one all is lost
-        with the object.
+        Where to keep sums and ids, on a local disk; made if need be. Without one all is lost with
+        the object.
 
     Examples
     --------
-    >>> from fedgauge import Axis, LocalDP, encode_rows
-    >>> plan = EvaluationPlan.for_reports(Axis.uniform(64, outside="clip"), LocalDP(1.0))
-    >>> (message,) = encode_rows(plan, ([0, 1], [0.2, 0.7]))
-    >>> with ReportServer(plan) as server:
+    >>> plan = fg.EvaluationPlan.for_reports(fg.Axis.uniform(64, outside="clip"), fg.LocalDP(1.0))
+    >>> (message,) = fg.encode_rows(plan, ([0, 1], [0.2, 0.7]))
+    >>> with fg.ReportServer(plan) as server:
     ...     server.accept(message).accepted, server.accept(message).accepted, server.reports
     (2, 0, 2)
     """
@@ -171,8 +166,8 @@ class ReportServer:
     def close_round(self, make: Callable[[ReportCounts], bytes]) -> bytes:
         """End the first of two rounds; what is made of its counts, which is published.
 
-        It is made once: all further calls return the same bytes, also after a crash, so that
-        nobody is told of two second rounds. No report is counted that came later.
+        It is made once: all further calls return the same bytes, also after a crash, so that nobody
+        sees two second rounds. No report is counted that came later.
         """
         if not self._plan.is_search:
             raise PlanError("only the first of two rounds is closed to find bins.")
