@@ -46,7 +46,7 @@ Counts = NDArray[np.int64]
 
 
 def least_chance(epsilon: float) -> int:
-    """The least chance of a flip, out of 2^64, that keeps epsilon: 1 / (e^epsilon + 1), up."""
+    """Least chance of a flip, out of 2^64, that keeps epsilon: 1 / (e^epsilon + 1), rounded up."""
     return least(epsilon, lambda power: 1 / (power + 1), odds)
 
 

@@ -83,21 +83,6 @@ class LabelAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     All answers to a plan have the same size, whatever is in them.
 
-    Attributes
-    ----------
-    format
-        ``"fedgauge-answer/1"``.
-    party
-        The party's public key.
-    plan
-        The digest of the plan, which names the bins or ranks that were told.
-    session
-        Random bytes, by which the party's ledger knows the answer.
-    values
-        The numbers, each in 16 little-endian bytes.
-    signature
-        The party's.
-
     Examples
     --------
     >>> from fedgauge import DistributedDP, EvaluationPlan
@@ -108,12 +93,12 @@ class LabelAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     [12, -345]
     """
 
-    format: str
-    party: bytes
-    plan: str
-    session: bytes
-    values: bytes
-    signature: bytes
+    format: str  # ``"fedgauge-answer/1"``
+    party: bytes  # the party's public key
+    plan: str  # its digest, which names the bins or ranks that were told
+    session: bytes  # random bytes, by which the party's ledger knows the answer
+    values: bytes  # the numbers, each in 16 little-endian bytes
+    signature: bytes  # the party's
 
     @classmethod
     def signed(
@@ -203,30 +188,13 @@ def answer_alone(
 
     The plan is judged by the site file and the bins or ranks by the plan; then epsilon is charged,
     and only then labels are read. From then on nothing about them stops the answer: what was odd is
-    told to the operator. The site keeps its answer: asked again, it gives the same bytes, and
-    nothing is charged. A crash may cost budget, but never leaves an answer that nobody paid for.
+    told to the operator (`tell`, and `show` for what rows came to). Asked again, the site gives the
+    same bytes, and nothing is charged. A crash may cost budget, but never leaves an answer that
+    nobody paid for. `ready` is called before the charge, once nothing but the budget can stop it.
 
-    Labels to be flipped are read first, and flipped into a file of the site, or found there: they
-    are charged by their digest, the first time that they are told.
-
-    Parameters
-    ----------
-    site
-        The party's trust anchor.
-    plan
-        A plan that label parties answer alone.
-    rows
-        Where its labels are, and the bins or ranks that it was told.
-    path
-        The file to write.
-    flips
-        Where flipped labels are kept; by default ``labels.flips`` beside the site file.
-    ready
-        Called once nothing but the budget can stop the answer, before anything is charged.
-    tell
-        Takes what was odd about the rows, in words, for the operator alone.
-    show
-        Takes what the rows came to, for the operator alone.
+    Labels to be flipped are read first, and flipped into a file of the site, or found there
+    (`flips`, by default ``labels.flips``): they are charged by their digest, the first time that
+    they are told.
     """
     target = Path(path).absolute()
     _check_target(target)
@@ -253,23 +221,19 @@ def answer_alone(
 
 
 class Preview(NamedTuple):
-    """What answering with a file would come to, for the party's operator.
-
-    `refusal` says why the site would not answer, `stood` whether it has answered before.
-    """
+    """What answering with a file would come to, for the party's operator."""
 
     counted: RowSummary
     warnings: tuple[str, ...]
-    refusal: str | None
-    stood: bool
+    refusal: str | None  # why the site would not answer
+    stood: bool  # whether it has answered before
 
 
 def preview(site: Site, plan: EvaluationPlan, rows: NamedLabels) -> Preview:
     """What would become of these rows, were this party to answer with them.
 
-    Rows are read here, and nothing of them leaves: no noise is drawn, and neither an answer nor an
-    entry in the ledger is made. Whoever decides by it whether to answer tells by that what no
-    engine would.
+    No noise is drawn, and neither an answer nor an entry in the ledger is made. Whoever decides by
+    it whether to answer tells by that what no engine would.
     """
     refusal = _refusal(site, plan)
     _check_rows(plan, rows, site)
@@ -482,20 +446,9 @@ def conclude_alone(
     """The result of what label parties answered alone, each at most once.
 
     It claims ``"enforced"``: every answer was private before it left its party. No party confirms
-    the result, so it is not signed: it rests on the word of whoever scored.
-
-    Parameters
-    ----------
-    site
-        Of whoever scored, who keeps what goes with the bins or ranks.
-    plan
-        The plan that the parties answered.
-    answers
-        Of the parties, in any order.
-    without_missing
-        Go on without parties that did not answer; not for pairs, whose ranks are among all.
-    estimator
-        How curves are drawn between the edges of bins.
+    the result, so it is not signed: it rests on the word of whoever scored, whose `site` keeps what
+    goes with the bins or ranks. `without_missing` goes on without parties that did not answer; not
+    for pairs, whose ranks are among all.
     """
     if not plan.is_alone:
         raise PlanError(

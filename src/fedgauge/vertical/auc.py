@@ -80,13 +80,7 @@ class RandomBits:
 
 @dataclass(frozen=True)
 class DiscreteLaplace:
-    """P(k) ~ exp(-|k| / scale) on all whole numbers; 0 for certain where the scale is 0.
-
-    Examples
-    --------
-    >>> round(DiscreteLaplace(Fraction(3)).variance, 2)
-    17.83
-    """
+    """P(k) ~ exp(-|k| / scale) on all whole numbers; 0 for certain where the scale is 0."""
 
     scale: Fraction
 
@@ -100,7 +94,7 @@ class DiscreteLaplace:
     def reach(self, chance: float) -> float:
         """How far a draw goes, to either side, with at most this probability beyond it.
 
-        Of a discrete Laplace law, ``P(|k| >= t) = 2 exp(-t / scale) / (1 + exp(-1 / scale))``.
+        ``P(|k| >= t) = 2 exp(-t / scale) / (1 + exp(-1 / scale))``.
         """
         return float(self.scale) * math.log(2 / chance)
 
@@ -123,13 +117,7 @@ class DiscreteLaplace:
 
 @dataclass(frozen=True)
 class DiscreteGaussian:
-    """P(k) ~ exp(-k^2 / (2 sigma2)) on all whole numbers; 0 for certain where that is 0.
-
-    Examples
-    --------
-    >>> DiscreteGaussian(Fraction(9)).variance
-    9.0
-    """
+    """P(k) ~ exp(-k^2 / (2 sigma2)) on all whole numbers; 0 for certain where that is 0."""
 
     sigma2: Fraction
 
@@ -167,11 +155,6 @@ def doubled_midranks(scores: Floats) -> Ranks:
     """Twice the mean rank from 0 of each score: of scores below it, and of those it ties with.
 
     Doubled they are whole, so that noise on sums of them can be drawn exactly.
-
-    Examples
-    --------
-    >>> doubled_midranks(np.array([0.1, 0.5, 0.5, 0.9])).tolist()
-    [0, 3, 3, 6]
     """
     if not np.isfinite(scores).all():
         missing = int(np.count_nonzero(~np.isfinite(scores)))
@@ -185,11 +168,6 @@ def auc_of(positives: float, ranks: float, examples: int) -> float:
     """The AUC, from the number of positives and the sum of their doubled midranks.
 
     Exact where both are; under noise it can lie outside 0 to 1.
-
-    Examples
-    --------
-    >>> auc_of(2, 9, 4)  # the second and the last of four, of which the middle two tie
-    0.875
     """
     return (ranks - positives * (positives - 1)) / (2 * positives * (examples - positives))
 
@@ -205,35 +183,16 @@ def balance_rank(auc: float, positives: float, examples: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class PartyRanks:
-    """What is known of the ranks of each party's examples, which are no secret.
+    """What is known of the ranks of each party's examples, which are no secret."""
 
-    Attributes
-    ----------
-    examples
-        How many there are in all.
-    mean
-        The mean doubled rank of each party, rounded: any whole number would do.
-    reach
-        How far a rank of the party is from its mean at most.
-    highest
-        The highest rank of the party.
-    """
-
-    examples: int
-    mean: Ranks
-    reach: Ranks
-    highest: Ranks
+    examples: int  # in all
+    mean: Ranks  # mean doubled rank of each party, rounded: any whole number would do
+    reach: Ranks  # how far a rank of the party is from its mean at most
+    highest: Ranks  # the highest rank of the party
 
     @classmethod
     def of(cls, ranks: Ranks, party: Indices, parties: int) -> "PartyRanks":
-        """From the rank and the party of every example.
-
-        Examples
-        --------
-        >>> known = PartyRanks.of(np.array([0, 2, 4, 8]), np.array([0, 1, 0, 1]), 2)
-        >>> known.mean.tolist(), known.reach.tolist(), known.highest.tolist()
-        ([2, 5], [2, 3], [4, 8])
-        """
+        """From the rank and the party of every example."""
         rows = np.bincount(party, minlength=parties)
         sums = np.zeros(parties, dtype=np.int64)
         np.add.at(sums, party, ranks)
@@ -245,15 +204,7 @@ class PartyRanks:
 
     @classmethod
     def evenly(cls, examples: int, parties: int, *, alike: bool) -> "PartyRanks":
-        """Of distinct scores, as many at each party: dealt out in turn, or a range for each.
-
-        Examples
-        --------
-        >>> PartyRanks.evenly(6, 2, alike=True).highest.tolist()
-        [8, 10]
-        >>> PartyRanks.evenly(6, 2, alike=False).highest.tolist()
-        [4, 10]
-        """
+        """Of distinct scores, as many at each party: dealt out in turn, or a range for each."""
         party = np.arange(parties, dtype=np.int64)
         if alike:
             first, last = party, party + (examples - 1 - party) // parties * parties
@@ -271,14 +222,11 @@ _ORDERS: Final = 1.0 + np.exp(np.linspace(-9.0, 12.0, 4000))  # of Renyi diverge
 
 
 class BudgetSplit(NamedTuple):
-    """What parties send, one entry each: `centre` is u, `reach` is D.
+    """What parties send, one entry each."""
 
-    `share` is the part of the budget that the number of positives gets, out of 2^16.
-    """
-
-    centre: Ranks
-    reach: Ranks
-    share: Ranks
+    centre: Ranks  # u in the paper
+    reach: Ranks  # D in the paper
+    share: Ranks  # the part of the budget for the number of positives, out of 2^16
 
 
 class PartyTerms(NamedTuple):
@@ -291,21 +239,13 @@ class PartyTerms(NamedTuple):
 
 @dataclass(frozen=True)
 class PairMechanism:
-    """A row of :data:`MECHANISMS`.
+    """A row of :data:`MECHANISMS`."""
 
-    Attributes
-    ----------
-    noise
-        As :class:`fedgauge.DistributedDP` names it: polya noise of one party is discrete Laplace.
-    split
-        What each party sends, and how it divides the budget: of ranks alone, never of labels.
-    about
-        In words.
-    """
-
+    # As :class:`fedgauge.DistributedDP` names it: polya noise of one party is discrete Laplace.
     noise: Literal["polya", "discrete-gaussian"]
+    # What each party sends, and how it divides the budget: of ranks alone, never of labels.
     split: Callable[[PartyRanks], BudgetSplit]
-    about: str
+    about: str  # in words
 
     def terms(self, known: PartyRanks, privacy: DistributedDP) -> list[PartyTerms]:
         """What each party draws its noise from, exactly.
@@ -361,14 +301,9 @@ def _laplace_variance(scale: Floats) -> Floats:
 def rho_of(epsilon: float, delta: float) -> Fraction:
     """The most concentrated privacy loss that (epsilon, delta) allows, rounded down.
 
-    Discrete Gaussian noise is as concentrated as the continuous one, and losses of both numbers
-    of a pair add up (Canonne, Kamath & Steinke 2020, sections 2.2 and 2.3). About 7% more noise
-    than the analytic Gaussian mechanism, which is not proven for whole numbers.
-
-    Examples
-    --------
-    >>> round(float(rho_of(1.0, 1e-6)), 4)
-    0.0244
+    Discrete Gaussian noise is as concentrated as the continuous one, and losses of both numbers of
+    a pair add up (Canonne, Kamath & Steinke 2020, sections 2.2 and 2.3). About 7% more noise than
+    the analytic Gaussian mechanism, which is not proven for whole numbers.
     """
     orders = _ORDERS
     rest = np.log(delta) + np.log(orders - 1) - orders * np.log1p(-1 / orders)
@@ -399,8 +334,8 @@ def _orthogonal(known: PartyRanks) -> BudgetSplit:
 def _adaptive(known: PartyRanks) -> BudgetSplit:
     """The split that gives a party's own rank sum the least noise, as the paper has it.
 
-    The AUC's noise would be least with the distance of the mean from the balance rank in place
-    of the mean: that rank hangs on the labels, and is known to be near the middle at best.
+    With the balance rank in place of the mean the AUC's noise would be least, but it hangs on
+    labels.
     """
     mean, reach = known.mean ** (2 / 3), known.reach ** (2 / 3)
     part = np.divide(mean, mean + reach, out=np.ones(len(known)), where=known.reach > 0)
@@ -439,19 +374,15 @@ class LabelAuc:
     parties, examples
         Label parties, and examples that have both a score and a label.
     predicted
-        For each mechanism that could have been chosen, the error it was expected to add, from what
-        is public.
+        The error that each possible mechanism was expected to add, from what is public.
     doubted
         Names of label parties that sent what no labels have.
 
     Examples
     --------
     >>> scores = {i: (i % 10) / 10 for i in range(2000)}
-    >>> labels = {"a": {i: i % 10 > 6 for i in range(900)}}
-    >>> labels["b"] = {i: i % 10 > 4 for i in range(900, 2000)}
-    >>> result = fg.evaluate_vertical(
-    ...     scores, labels, only="roc_auc", mechanism="adaptive", seed=1
-    ... )
+    >>> labels = {"a": {i: i % 10 > 4 for i in range(2000)}}
+    >>> result = fg.evaluate_vertical(scores, labels, only="roc_auc", mechanism="adaptive", seed=1)
     >>> result.mechanism, result.roc_auc.value > 0.9
     ('adaptive', True)
     """
@@ -498,11 +429,7 @@ class LabelAuc:
 
     @property
     def caution(self) -> str | None:
-        """Why it is not to be relied on, where noise does not explain what parties sent.
-
-        Of parties that sent what labels of their examples give, at most one result in a million has
-        one.
-        """
+        """Why not to rely on it: noise does not explain what parties sent; by chance 1 in 10^6."""
         return doubt(self.doubted)
 
     @property
@@ -624,19 +551,7 @@ class PairAnswer(NamedTuple):
 def noisy_pair(
     labels: NDArray[np.bool_], ranks: Ranks, terms: PartyTerms, source: WordSource
 ) -> PairAnswer:
-    """What a party sends of its labels.
-
-    Examples
-    --------
-    >>> from fractions import Fraction
-    >>> from fedgauge.privacy.keystream import Keystream
-    >>> from fedgauge.vertical.auc import DiscreteLaplace
-    >>> none = DiscreteLaplace(Fraction(0))
-    >>> noisy_pair(
-    ...     np.array([True, True]), np.array([3, 6]), PartyTerms(4, none, none), Keystream()
-    ... )
-    PairAnswer(positives=2, ranks=1)
-    """
+    """What a party sends of its labels."""
     positives = int(np.count_nonzero(labels))
     total = int(ranks[labels].sum()) - terms.centre * positives
     bits = RandomBits(source)
@@ -646,14 +561,11 @@ def noisy_pair(
 def is_pair_possible(pair: PairAnswer, ranks: Ranks, terms: PartyTerms, chance: float) -> bool:
     """Whether labels of examples with these ranks can give a pair, but for noise.
 
-    Of labels it is True but with this probability: each number has half of it, and the truth is no
-    further from what was sent than noise goes. So many positives have ranks that add up to no less
-    than the lowest, and no more than the highest.
+    Of true labels it is False with at most this `chance`, half of it for each number. So many
+    positives have ranks that add up to no less than the lowest, and no more than the highest.
 
     Examples
     --------
-    >>> from fractions import Fraction
-    >>> from fedgauge.vertical.auc import DiscreteLaplace
     >>> none, ranks = DiscreteLaplace(Fraction(0)), np.array([0, 2, 4, 6])
     >>> terms = PartyTerms(0, none, none)
     >>> [is_pair_possible(PairAnswer(2, total), ranks, terms, 1e-6) for total in (1, 2, 10, 11)]
@@ -683,9 +595,8 @@ def auc_estimate(
 ) -> Estimate:
     """The AUC from what all parties sent.
 
-    Its interval joins the noise with the sampling variance of Hanley & McNeil 1982, which follows
-    from the AUC and the numbers of both classes alone (Newcombe 2006, method 5): pairs hold
-    nothing of the placements that DeLong's variance is made of.
+    Its interval joins the noise with the sampling variance of Hanley & McNeil 1982 (Newcombe 2006,
+    method 5): pairs hold nothing of the placements that DeLong's variance is made of.
     """
     terms = mechanism.terms(known, privacy)
     positives = sum(pair.positives for pair in pairs)

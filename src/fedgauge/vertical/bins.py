@@ -31,18 +31,10 @@ FEWER: Final = 0.25  # times the odds hinted: bins are laid for rarer positives
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
-    """The bins of examples, in the order in which they are listed.
+    """The bins of examples, in the order in which they are listed."""
 
-    Attributes
-    ----------
-    axis
-        The scores that bins reach from and to. Whoever scored keeps it.
-    bins
-        The bin of each example.
-    """
-
-    axis: Axis
-    bins: NDArray[np.int32]
+    axis: Axis  # the scores that bins reach from and to; whoever scored keeps it
+    bins: NDArray[np.int32]  # the bin of each example
 
 
 def assign(
@@ -50,23 +42,12 @@ def assign(
 ) -> Assignment:
     """Bins for scores, each about as telling as another.
 
-    Where both classes count the same, an example at a given rank is as telling as the share of
-    each class up to it, so edges lie at the ranks that both together fill evenly if scores are
-    binormal with an AUC of 0.85 and positives somewhat rarer than hinted, or above these where
-    positives are rare. Ranks alone would leave rare positives a few bins. A value that many
-    examples have gets a bin of its own.
-
-    Parameters
-    ----------
-    scores
-        Of all examples.
-    bins
-        How many.
-    positive_rate
-        About what share is positive: public knowledge, never read from labels.
-    most_values
-        Up to how many distinct scores each have a bin of their own; by default as many as there
-        are bins.
+    Where both classes count the same, an example at a given rank is as telling as the share of each
+    class up to it. So edges lie at the ranks that both fill evenly if scores are binormal with an
+    AUC of 0.85 and positives somewhat rarer than hinted, or above these where positives are rare.
+    Ranks alone would leave rare positives a few bins. A value that many examples have gets a bin of
+    its own, and so do all where up to `most_values` are distinct, by default as many as there are
+    bins.
 
     Examples
     --------
@@ -86,11 +67,10 @@ def balanced_ranks(bins: int, positive_rate: float) -> Floats:
     """Where edges between bins lie among all examples, as shares from 0 to 1.
 
     As if the odds of a positive were a quarter of what is hinted: the top, where PR curves are
-    made, is then divided more finely. Measured for shares from 0.01 to 0.5, that costs ROC curves
-    and the AUC at most a tenth of their error, and where the odds are in truth a quarter, PR
-    curves are off by half or less of what they would be. The rarer positives are, the more of the
-    bins are at the top: average precision is then as well known by half as many bins, each of
-    which has noise.
+    made, is then divided more finely. For shares from 0.01 to 0.5, that costs ROC curves and the
+    AUC at most a tenth of their error; where the odds are in truth a quarter, PR curves are off by
+    half or less. The rarer positives are, the more bins are at the top: half as many noisy bins
+    then tell average precision as well.
     """
     from scipy.special import ndtr, ndtri
 
@@ -106,13 +86,7 @@ def balanced_ranks(bins: int, positive_rate: float) -> Floats:
 
 
 def times_odds(positive_rate: float, times: float) -> float:
-    """The share of positives whose odds are so many times another's.
-
-    Examples
-    --------
-    >>> times_odds(0.5, 4.0)
-    0.8
-    """
+    """The share of positives whose odds are so many times another's."""
     return times * positive_rate / (times * positive_rate + 1.0 - positive_rate)
 
 
@@ -168,22 +142,12 @@ _MEAN_OF_NORMAL: Final = math.sqrt(2.0 / math.pi)  # of its absolute value, in d
 
 
 class Expected(NamedTuple):
-    """Errors to expect.
+    """Errors to expect."""
 
-    Attributes
-    ----------
-    roc_area_error, pr_area_error
-        Mean distance of the curve from that of all data, by noise and binning.
-    roc_auc_error
-        Root mean square error of the AUC, by noise and binning.
-    roc_auc_sampling
-        Standard deviation of the AUC over samples of examples: what no design changes.
-    """
-
-    roc_area_error: float
+    roc_area_error: float  # mean distance of curves from those of all data, by noise and bins
     pr_area_error: float
-    roc_auc_error: float
-    roc_auc_sampling: float
+    roc_auc_error: float  # root mean square error of the AUC, by noise and binning
+    roc_auc_sampling: float  # standard deviation over samples, which no design changes
 
 
 def choose_tree(
@@ -204,27 +168,10 @@ def choose_tree(
     (`studies/label_coverage.py`). For the AUC alone they are as many as keep what binning adds
     below its noise, also where these odds are four times off (`studies/label_choice.py`).
 
-    Parameters
-    ----------
-    privacy
-        What each label is promised.
-    cohort
-        Which label parties must take part.
-    parties
-        How many do.
-    examples
-        How many have a score and a label, which whoever scored knows.
-    positive_rate
-        About what share is positive: public knowledge, never read from labels.
-    only
-        ``"roc_auc"`` where nothing else is wanted.
-
     Examples
     --------
-    >>> from fedgauge import DistributedDP
-    >>> known = {"parties": 10, "positive_rate": 0.2}
-    >>> privacy = DistributedDP(1.0, unit="label", neighbours="flip")
-    >>> choose_tree(privacy, Cohort(10), examples=10_000, **known)
+    >>> known = {"parties": 10, "examples": 10_000, "positive_rate": 0.2}
+    >>> choose_tree(LABEL_DP, Cohort(10), **known)
     (16,)
     """
     worlds = [(times_odds(positive_rate, off), shape) for off in _OFF for shape in SHAPES]
@@ -259,17 +206,7 @@ def predicted(
     positive_rate: float,
     auc: float = REFERENCE_AUC,
 ) -> Expected:
-    """Errors to expect of a tree, where scores are binormal with this AUC.
-
-    Examples
-    --------
-    >>> from fedgauge import DistributedDP
-    >>> privacy = DistributedDP(1.0, unit="label", neighbours="flip")
-    >>> known = {"parties": 10, "examples": 10_000, "positive_rate": 0.2}
-    >>> expected = predicted(privacy, Cohort(10), (16,), **known)
-    >>> round(expected.roc_auc_error, 4), round(expected.roc_auc_sampling, 4)
-    (0.001, 0.0048)
-    """
+    """Errors to expect of a tree, where scores are binormal with this AUC."""
     design = _design(privacy, cohort, tuple(tree), parties, examples, positive_rate)
     return _errors(design, _binormal(auc))
 
@@ -277,13 +214,7 @@ def predicted(
 def flipped_deviation(
     epsilon: float, *, examples: int, positive_rate: float, auc: float = REFERENCE_AUC
 ) -> float:
-    """Standard deviation of the AUC by flips of labels, read through bins.
-
-    Examples
-    --------
-    >>> round(flipped_deviation(1.0, examples=10_000, positive_rate=0.2), 4)
-    0.0214
-    """
+    """Standard deviation of the AUC by flips of labels, read through bins."""
     world = _world(FLAT_BINS, positive_rate, positive_rate, _binormal(auc))
     each = flip_variances(world.shares.sum(axis=0), least_chance(epsilon))
     return math.sqrt(float(world.auc_weights**2 @ each) / examples)
@@ -320,8 +251,8 @@ class _Design(NamedTuple):
     def missed(self, shape: Shape) -> float:
         """How often intervals miss average precision by their bins, if positives are rarer.
 
-        Wide bins at the top, across which precision falls, move average precision, and they hide
-        how it varies over samples: intervals lie too low, and are too short.
+        Wide bins at the top, across which precision falls, move average precision, and hide how it
+        varies over samples: intervals lie too low, and are too short.
         """
         from scipy.special import ndtr
 
@@ -376,16 +307,15 @@ def _errors(design: _Design, shape: Shape) -> Expected:
 class _World(NamedTuple):
     """Shares of all examples by class and bin, and how far binning alone moves each measure.
 
-    `straight` is how far straight pieces move the AUC that is estimated. Weights are what one more
-    positive does to AUC and average precision, one negative less: they fall with the number of
-    examples, and deviations over samples with its root. Both are given for one example.
+    Weights are what one more positive does, one negative less: they fall with the number of
+    examples, deviations over samples with its root. Both are given for one example.
     """
 
     shares: Floats
     roc: float
     pr: float
     auc: float
-    straight: float
+    straight: float  # how far straight pieces move the AUC that is estimated
     average_precision: float
     auc_weights: Floats
     auc_sampling: float
@@ -535,11 +465,11 @@ def predicted_deviations(
     positive_rate: float,
     auc: float = REFERENCE_AUC,
 ) -> dict[str, float]:
-    """What each mechanism adds to the error of the AUC, the least first.
+    """What each mechanism adds to the error of the AUC, the least first; empty without noise.
 
     Scores are taken to be binormal with this AUC, `positive_rate` of them positive. The histogram
-    over `tree` adds noise and binning, pairs add noise alone. Labels flipped at random are counted
-    by bin, and there is nothing to choose from. Empty without noise.
+    over `tree` adds noise and binning, pairs add noise alone. Flipped labels are counted by bin:
+    there is nothing to choose from.
 
     Examples
     --------
@@ -600,16 +530,7 @@ def bin_scores(
     only: Literal["roc_auc"] | None = None,
     self_scored: bool = False,
 ) -> Binned:
-    """Bins for scores, and a plan to count so many parties' labels by, from what is public.
-
-    Examples
-    --------
-    >>> from fedgauge.privacy import DistributedDP
-    >>> privacy = DistributedDP(1.0, unit="label", neighbours="flip")
-    >>> binned = bin_scores(np.linspace(0, 1, 5000), 4, privacy)
-    >>> binned.axis.bins == binned.plan.axis.bins, int(binned.totals.sum())
-    (True, 5000)
-    """
+    """Bins for scores, and a plan to count so many parties' labels by, from what is public."""
     rate = check_rate(positive_rate)
     if cohort is None and privacy.needs_cohort:
         cohort = everybody(parties)

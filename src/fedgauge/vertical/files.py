@@ -82,21 +82,7 @@ MOST_EXAMPLES: Final = 1 << 27  # a few bytes of a party can claim any number of
 class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     """A label party's list of examples, as it sends it to whoever scores them.
 
-    Ids stand in the order of their text, scores in theirs: the list says nothing of the order of
-    rows, which may tell of labels.
-
-    Attributes
-    ----------
-    format
-        ``"fedgauge-roster/1"``.
-    party
-        The party's public key.
-    ids
-        Ids as text; none comes twice. Empty where the party scored its examples itself.
-    scores, rows
-        Then the distinct scores, and how many examples have each, as little-endian numbers.
-    signature
-        The party's.
+    Ids stand in the order of their text, scores in theirs: the order of rows may tell of labels.
 
     Examples
     --------
@@ -106,11 +92,11 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
     (('1', '2', '3'), True)
     """
 
-    format: str
+    format: str  # ``"fedgauge-roster/1"``
     party: bytes
-    ids: tuple[str, ...]
-    scores: bytes
-    rows: bytes
+    ids: tuple[str, ...]  # as text, none twice; empty where the party scored its examples itself
+    scores: bytes  # then the distinct scores, as little-endian numbers
+    rows: bytes  # and how many examples have each
     signature: bytes
 
     @classmethod
@@ -129,7 +115,7 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
     def of_scores(cls, scores: Floats, key: SigningKey, *, few_values: bool = False) -> Self:
         """The roster of examples that the party scored itself.
 
-        Of a column of labels it would show how many are positive, and nobody pays for a roster: so
+        Of a column of labels it would show how many are positive, and nobody pays for a roster:
         scores that may be labels are refused, unless `few_values` says that they are scores.
         """
         if not np.isfinite(scores).all():
@@ -244,8 +230,7 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
 def require_listed(site: Site, ids: tuple[str, ...], scores: bytes) -> None:
     """Refuse examples that are not those of a roster which this site made.
 
-    Whoever scores would else choose which of a party's labels are counted: of examples that it
-    never listed, or, with some left out, of a few.
+    Whoever scores would else choose which of a party's labels are counted: a few, or others.
     """
     digest = _examples_digest(ids, scores)
     try:
@@ -299,28 +284,15 @@ T = TypeVar("T")
 
 
 class RankTotals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What whoever scored keeps of ranks: all that is public of them, by party.
+    """What whoever scored keeps of ranks: all that is public of them, by party."""
 
-    Attributes
-    ----------
-    format
-        ``"fedgauge-ranks/1"``.
-    assignment
-        The digest of the ranks.
-    examples
-        How many there are in all.
-    by_party
-        By public key: mean, reach and highest rank, as :class:`fedgauge.vertical.auc.PartyRanks`
-        has them, and the rank of each of its examples as little-endian numbers.
-    hints
-        What was publicly known and used.
-    """
-
-    format: str
-    assignment: str
-    examples: Many
+    format: str  # ``"fedgauge-ranks/1"``
+    assignment: str  # the digest of the ranks
+    examples: Many  # in all
+    # By public key: mean, reach and highest rank, as :class:`fedgauge.vertical.auc.PartyRanks` has
+    # them, and the rank of each of its examples as little-endian numbers.
     by_party: tuple[tuple[bytes, tuple[Many, Many, Many], bytes], ...]
-    hints: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()  # what was publicly known and used
 
     @property
     def parties(self) -> tuple[bytes, ...]:
@@ -415,35 +387,17 @@ Commitments = tuple[tuple[bytes, bytes], ...]
 
 
 class Bins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The bins of one label party's examples, as it is told them.
+    """The bins of one label party's examples, as it is told them."""
 
-    Attributes
-    ----------
-    format
-        ``"fedgauge-bins/1"``.
-    party
-        Its public key.
-    number
-        How many bins there are; of pairs, how many doubled ranks.
-    ids, scores
-        Its examples, as on its roster.
-    places
-        The bin of each, or its doubled midrank among all examples, as little-endian numbers; -1
-        where it has none.
-    salt
-        Random bytes, without which others could guess bins from a commitment.
-    commitments
-        Of every party, by public key: a digest of its places.
-    """
-
-    format: str
+    format: str  # ``"fedgauge-bins/1"``
     party: bytes
-    number: int
-    ids: tuple[str, ...]
-    scores: bytes
+    number: int  # of bins; of pairs, of doubled ranks
+    ids: tuple[str, ...]  # its examples, as on its roster
+    scores: bytes  # or these
+    # The bin of each, or its doubled midrank among all, as little-endian numbers; -1 for none.
     places: bytes
-    salt: bytes
-    commitments: Commitments = ()
+    salt: bytes  # random bytes, without which others could guess bins from a commitment
+    commitments: Commitments = ()  # of every party, by public key: a digest of its places
 
     @property
     def commitment(self) -> bytes:
@@ -475,8 +429,7 @@ class Bins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def check(self, plan: EvaluationPlan, party: bytes) -> Places:
         """The bin of each example, unless these are not the bins of this plan and party.
 
-        Privacy holds for any bins. That all parties count by those of one assignment, and each by
-        its own, is what makes the result right.
+        Privacy holds for any bins. The result is right if all parties count by one assignment.
         """
         if self.party != party:
             raise ProtocolError(
@@ -522,27 +475,13 @@ def assignment_digest(commitments: Commitments) -> str:
 
 
 class Totals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What whoever scored keeps: where bins lie, and how many examples each party has in them.
+    """What whoever scored keeps: where bins lie, and how many examples each party has in them."""
 
-    Attributes
-    ----------
-    format
-        ``"fedgauge-totals/1"``.
-    assignment
-        The digest of the bins.
-    axis
-        The scores that bins reach from and to.
-    by_party
-        Examples by bin, by public key.
-    hints
-        What was publicly known and used.
-    """
-
-    format: str
-    assignment: str
-    axis: Axis
-    by_party: tuple[tuple[bytes, tuple[Many, ...]], ...]
-    hints: tuple[str, ...] = ()
+    format: str  # ``"fedgauge-totals/1"``
+    assignment: str  # the digest of the bins
+    axis: Axis  # the scores that bins reach from and to
+    by_party: tuple[tuple[bytes, tuple[Many, ...]], ...]  # examples by bin, by public key
+    hints: tuple[str, ...] = ()  # what was publicly known and used
 
     def __post_init__(self) -> None:
         if any(len(totals) != self.axis.bins for _, totals in self.by_party):
@@ -595,18 +534,13 @@ K = TypeVar("K", Totals, RankTotals)
 
 
 class RosterBins(NamedTuple, Generic[K]):
-    """What comes of scores and rosters.
-
-    `plan` is for all, `bins` for each party by public key, and `totals` for whoever scored.
-    `unscored` says of how many of its examples each party there is no score, `unlabelled` how many
-    scores are on no roster.
-    """
+    """What comes of scores and rosters."""
 
     plan: EvaluationPlan
-    bins: dict[bytes, Bins]
-    totals: K
-    unscored: dict[bytes, int]
-    unlabelled: int
+    bins: dict[bytes, Bins]  # by public key
+    totals: K  # for whoever scored
+    unscored: dict[bytes, int]  # how many examples of each party have no score
+    unlabelled: int  # how many scores are on no roster
 
 
 def assign_bins(
@@ -617,17 +551,9 @@ def assign_bins(
 ) -> RosterBins[Totals]:
     """Give each example on the rosters its bin, and make the plan that is bound to these bins.
 
-    Parameters
-    ----------
-    scores
-        Ids and scores of all examples; None where parties scored theirs themselves.
-    rosters
-        Of the label parties, by public key.
-    privacy
-        What each label is promised.
-    **wanted
-        As for :func:`fedgauge.vertical.bins.bin_scores`. One or two parties answer alone, each
-        with all of the noise, unless there is a cohort; so do more with a cohort of one.
+    `scores` are ids and scores of all examples, None where parties scored theirs themselves; the
+    rest is as for :func:`fedgauge.vertical.bins.bin_scores`. One or two parties answer alone, each
+    with all of the noise, unless there is a cohort; so do more with a cohort of one.
 
     Examples
     --------
@@ -762,15 +688,8 @@ def assign_ranks(
     """Give each example on the rosters its rank, and make the plan that is bound to these ranks.
 
     A party learns the order of its own examples among those of all, more than bins tell it.
-
-    Parameters
-    ----------
-    scores, rosters, privacy
-        As for :func:`fedgauge.vertical.files.assign_bins`.
-    mechanism
-        What each party sends of its labels.
-    positive
-        The label of the positive class, where labels are not bool or 0/1.
+    `scores` and `rosters` are as for :func:`assign_bins`; `mechanism` is what each party sends of
+    its labels.
 
     Examples
     --------

@@ -31,19 +31,9 @@ _AGAIN: Final = (
 class Flips:
     """Labels of one party, each flipped or not at random, by randomized response.
 
-    Whoever sees them learns of each label no more than epsilon allows, and learns nothing more from
-    seeing them again: made once, they serve any number of models and evaluations. Flipped anew for
-    each, the labels would pay epsilon each time.
-
-    Attributes
-    ----------
-    told
-        Whether each label is told to be positive, in the order of the ids asked for.
-    epsilon
-        The privacy budget of each label.
-    digest
-        Names the flips wherever they are charged: epsilon once, whatever they are used for. That
-        labels were flipped just now is no sign of it: a crash can come before the charge.
+    Whoever sees them learns of each label no more than epsilon allows, and nothing more from seeing
+    them again: made once, they serve any number of models and evaluations. Flipped anew for each,
+    the labels would pay epsilon each time.
 
     Examples
     --------
@@ -57,8 +47,10 @@ class Flips:
     (True, True)
     """
 
-    told: Flags
-    epsilon: float
+    told: Flags  # whether each label is told to be positive, as ids were asked for
+    epsilon: float  # the privacy budget of each label
+    # Names the flips wherever they are charged: epsilon once, whatever they are used for. That
+    # labels were flipped just now is no sign of it: a crash can come before the charge.
     digest: str
 
     @classmethod
@@ -74,20 +66,8 @@ class Flips:
         """The flipped labels that a file keeps; without the file, they are made and kept there.
 
         Flip all labels of a party at once, and pick rows of what is told: each further file costs
-        epsilon again.
-
-        Parameters
-        ----------
-        path
-            The file. It is made so that only its owner can read it.
-        ids
-            The id of each example: text or whole numbers, in any order, none twice.
-        labels
-            Whether each is positive.
-        epsilon
-            The privacy budget of each label.
-        positive
-            What is called positive, as a plan says it; None where labels are bool or 0/1.
+        epsilon again. Only its owner can read it. Ids are text or whole numbers, in any order, none
+        twice; `positive` is as a plan says it.
 
         Raises
         ------
@@ -121,13 +101,12 @@ def count_by_bin(told: Flags, bins: NDArray[np.integer[Any]], number: int) -> ND
 class _Rows:
     """What is asked for: ids in an order that does not depend on how they came, and labels in it.
 
-    `asked` is of the ids and of what is called positive, and of no label. Whether flips are refused
-    for another question must not depend on labels: whoever chooses the positive label would learn
-    of them by the silence.
+    Whether flips are refused for another question must not depend on labels: whoever chooses the
+    positive label would learn of them by the silence.
     """
 
     order: NDArray[np.int64]
-    asked: bytes
+    asked: bytes  # of the ids and of what is called positive, and of no label
     labels: Flags
 
     @classmethod
@@ -163,10 +142,7 @@ def _meaning_of(positive: Label | None) -> bytes:
 
 
 class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the file holds.
-
-    The digests are keyed, so that those of two files do not tell that they are of the same rows.
-    """
+    """What the file holds; keyed digests: two files do not tell that their rows are the same."""
 
     format: str
     epsilon: float

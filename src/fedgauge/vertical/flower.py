@@ -74,11 +74,11 @@ def attach_labels(
     app
         The app, made without ``client_fn``. It has this or :func:`attach`.
     labels
-        ``labels(context)`` returns ids and labels of this node's examples: a pair of columns, or
-        a mapping. It is called for the roster, of which labels are no part, and again to count,
-        after the node's site file allowed the plan and the budget was spent. Which ids it returns,
-        and whether it fails, must not depend on labels: a roster leaves before anything is spent.
-        The context is that of :func:`attach`, with an empty ``context.state``.
+        ``labels(context)`` returns ids and labels of this node's examples: a pair of columns, or a
+        mapping. It is called for the roster, of which labels are no part, and again to count, after
+        the node's site file allowed the plan and the budget was spent. Which ids it returns, and
+        whether it fails, must not depend on labels: a roster leaves before anything is spent. The
+        context is that of :func:`attach`, with an empty ``context.state``.
     scored
         Whether nodes score their examples themselves: then ``labels(context)`` returns scores and
         labels, and the roster shows the scores to the server.
@@ -149,8 +149,7 @@ def evaluate_vertical(
     Returns
     -------
     Evaluation
-        Of the examples of those nodes that stayed. Its claim and signature are as for
-        :func:`evaluate`.
+        Of the examples of those nodes that stayed; claim and signature are as for :func:`evaluate`.
     """
     scored = None if scores is None else read_side("scores", scores, numbers=True)
     anchor = anchor_of(site)

@@ -42,30 +42,20 @@ class _Way(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Unscored:
-    """Labels that no score goes with.
+    """Labels that no score goes with."""
 
-    Attributes
-    ----------
-    parties, sizes
-        Names of the label parties, and how many labels each has.
-    scored
-        Ids of the scores.
-    ids, party
-        Ids of the labels that have no score, and which party each is of.
-    """
-
-    parties: Sequence[str]
-    sizes: Indices
-    scored: pa.Array
-    ids: pa.Array
-    party: Indices
+    parties: Sequence[str]  # names of the label parties
+    sizes: Indices  # how many labels each has
+    scored: pa.Array  # ids of the scores
+    ids: pa.Array  # of the labels that have no score
+    party: Indices  # which party each of these is of
 
     def told(self) -> str | None:
         """What to know of them, None where there are none; refuses where the ids cannot be right.
 
-        That is where no label of a party has a score, or where more of them would have one if ids
-        were written alike than do as they are: a few are no reason, for a registry knows more
-        people than a laboratory has scored.
+        That is where no label of a party has a score, or where more would have one if ids were
+        written alike. A few are no reason: a registry knows more people than a laboratory has
+        scored.
         """
         missing = np.bincount(self.party, minlength=len(self.sizes))
         if not missing.any():
@@ -122,13 +112,7 @@ class Unscored:
 
 
 def written_otherwise(ids: pa.Array, wanted: pa.Array) -> tuple[int, str]:
-    """How many of these ids would be among those wanted, and written in which way.
-
-    Examples
-    --------
-    >>> written_otherwise(pa.array(["007", "x"]), pa.array(["7", "8"]))
-    (1, 'without leading zeros')
-    """
+    """How many of these ids would be among those wanted, and written in which way."""
     party = np.zeros(len(ids), dtype=np.intp)
     way = Unscored([""], np.array([len(ids)]), wanted, ids, party)._best_way()
     return int(way.matches[0]), way.words
@@ -143,36 +127,16 @@ def _kind(ids: pa.Array) -> str:
 
 @dataclass(frozen=True, eq=False)
 class JoinedExamples:
-    """Labelled examples with their scores, party after party.
+    """Labelled examples with their scores, party after party."""
 
-    Attributes
-    ----------
-    parties
-        Names of the label parties.
-    party
-        Which of them has each example.
-    labels
-        The label of each example, by party, as it was given.
-    scores
-        The score of each example.
-    unscored
-        Labels by party that no score goes with.
-    unlabelled
-        Scores that no label goes with.
-    left_out
-        What to know of labels that no score goes with, in words; None where there are none.
-    self_scored
-        Whether the parties scored their own examples.
-    """
-
-    parties: tuple[str, ...]
-    party: Indices
-    labels: tuple[Column, ...]
-    scores: Floats
-    unscored: tuple[int, ...]
-    unlabelled: int
-    left_out: str | None = None
-    self_scored: bool = False
+    parties: tuple[str, ...]  # names of the label parties
+    party: Indices  # which of them has each example
+    labels: tuple[Column, ...]  # of each example, by party, as given
+    scores: Floats  # of each example
+    unscored: tuple[int, ...]  # labels by party that no score goes with
+    unlabelled: int  # scores that no label goes with
+    left_out: str | None = None  # on labels without a score, in words; None where there are none
+    self_scored: bool = False  # whether the parties scored their own examples
 
 
 def join(scores: Any, labels: Any) -> JoinedExamples:
@@ -218,12 +182,6 @@ def scored_by_parties(labels: Any) -> JoinedExamples:
 
     Each party's are two columns, labels and scores, or what :func:`fedgauge.evaluate` takes of a
     client; a :class:`fedgauge.ScoreTable` holds those of all.
-
-    Examples
-    --------
-    >>> joined = scored_by_parties({"a": ([0, 1], [0.2, 0.9]), "b": ([1], [0.4])})
-    >>> joined.party.tolist(), joined.scores.tolist()
-    ([0, 0, 1], [0.2, 0.9, 0.4])
     """
     held: dict[str, list[Examples]] = {}
     if isinstance(labels, ScoreTable):
@@ -289,8 +247,8 @@ def _refuse_repeated(
 ) -> None:
     """Refuse ids that come twice; `found` are the places of labels' ids among those scored.
 
-    The first of equal ids is what is found, so the rest are among those that no label has: the
-    table of all ids, 80 bytes for each, is not made for each side anew.
+    The first of equal ids is found; the rest are among those that no label has. So no table of all
+    ids, 80 bytes for each, is made for each side anew.
     """
     times = np.bincount(found, minlength=len(scored))
     rest = np.flatnonzero(times == 0)

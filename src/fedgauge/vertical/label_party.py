@@ -45,14 +45,11 @@ Answering = Participant | SimulatedParticipant
 
 
 class NamedLabels(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Where a label party's rows are, and the bins of its examples.
-
-    Rows are named by the column `key`: of ids or, where `scored`, of the party's own scores.
-    """
+    """Where a label party's rows are, and the bins of its examples."""
 
     path: str
     label: str
-    key: str
+    key: str  # the column of ids or, where `scored`, of the party's own scores
     bins: str
     scored: bool = False
     separator: str | None = None
@@ -154,18 +151,7 @@ class Wanted(Message, frozen=True):
 
 
 class RosterCall:
-    """A coordinator's request for rosters, the same for all parties.
-
-    Replies are signed together with the request's nonce, so that none is of another day.
-
-    Examples
-    --------
-    >>> boss, party = SigningKey.generate(), SigningKey.generate()
-    >>> call = RosterCall(boss, scored=False)
-    >>> told = OwnLabels(lambda: (["b", "a"], [0, 1]), scored=False)
-    >>> call.read(LabelParty(told, party, lambda _: None).answer(call.request)).ids
-    ('a', 'b')
-    """
+    """A coordinator's request for rosters; replies are signed with its nonce, so none is old."""
 
     def __init__(self, key: SigningKey, *, scored: bool) -> None:
         self._nonce, self._scored = os.urandom(_NONCE_BYTES), scored
@@ -197,15 +183,11 @@ class RosterCall:
 
 
 class OwnLabels(NamedTuple):
-    """A party's labels, named by ids or, where it `scored` its examples itself, by scores.
+    """A party's labels, named by ids or, where it `scored` its examples itself, by scores."""
 
-    `read` gives them: a mapping, or a pair of columns of which the second holds labels.
-    `few_values` says that what could be labels are scores.
-    """
-
-    read: Callable[[], Any]
+    read: Callable[[], Any]  # gives a mapping, or a pair of columns, the second with labels
     scored: bool
-    few_values: bool = False
+    few_values: bool = False  # says that what could be labels are scores
 
     def roster(self, key: SigningKey) -> Roster:
         """Which examples there are; labels are not looked at."""
@@ -236,18 +218,9 @@ class OwnLabels(NamedTuple):
 class LabelParty:
     """Who answers for a party's labels, whatever carries the messages.
 
-    Parameters
-    ----------
-    labels
-        The party's labels.
-    key
-        What it signs with.
-    make
-        Makes who takes part in sums, of the rows to count or, before these are due, of None.
-    site
-        The party's site; None where it is simulated, and trusts everybody.
-    tell
-        Told what the party's operator should know.
+    `make` makes who takes part in sums, of the rows to count or, before these are due, of None.
+    `site` is None where the party is simulated, and trusts everybody. `tell` takes what its
+    operator should know.
     """
 
     def __init__(
