@@ -277,6 +277,7 @@ def test_scores_beyond_the_ends_are_counted_as_those_that_are_clipped(name):
     assert axis.count_beyond(np.array([])) == 0
 
 
+NEAR = 2.875 * 2.0 ** -np.arange(40)
 CROWDED = np.array([0.0, *(0.3 + np.arange(50) * 2.0**-52), 1.0])
 
 EDGES = {
@@ -287,6 +288,7 @@ EDGES = {
     "shifted": (Axis.uniform(30, -1.7, 2.9).edges, "table"),
     "logit": (Axis.logit(512).edges, "table"),
     "geometric": (2.0 ** -np.arange(40, -1, -1), "table"),
+    "towards both ends": (np.unique([*(-3.5 + NEAR), *(2.25 - NEAR)]), "table"),
     "crowded": (CROWDED, "search"),
 }
 

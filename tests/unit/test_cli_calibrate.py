@@ -75,34 +75,19 @@ def test_a_map_over_a_map_is_told():
     assert "Name the file of the result as it was counted" in refused.stderr
 
 
-def test_quiet_says_nothing():
-    assert run("calibrate", "result.json", "-o", "new.json", "-q").output == ""
+def test_quiet_says_nothing_but_cautions_and_a_map_that_falls_has_no_next_command(monkeypatch):
+    calibrate = ["calibrate", "result.json", "-o", "new.json"]
+    assert run(*calibrate, "-q").output == ""
     assert run("apply", "map.json", "scores.csv", "--score", "p", "-o", "c.csv", "-q").output == ""
-
-
-def test_a_map_that_falls_is_not_to_be_judged_by_evaluate(monkeypatch):
-    falls = fg.Calibrator("bbq", fg.histograms.calibrator.Steps([0.5], [0.4, 0.3]))
-    monkeypatch.setattr(fg.Evaluation, "calibrator", lambda *_: falls)
-    told = run("calibrate", "result.json", "-o", "new.json").stdout
-    assert "changed: the map falls" in told
-    assert "fedgauge evaluate" not in told
-
-
-def test_a_caution_is_told(monkeypatch):
     fitted = fg.histograms.calibrator.Fitted(9, 1, "exact sum", caution="there is little to fit")
     made = fg.Calibrator("auto", Beta(1, 1, 0), fitted)
     monkeypatch.setattr(fg.Evaluation, "calibrator", lambda *_: made)
-    assert (
-        "warning: there is little to fit"
-        in run("calibrate", "result.json", "-o", "new.json", "-q").stderr
-    )
-
-
-def test_a_map_of_mapped_scores_says_so():
-    options = ["--label", "y", "--score", "p", "--calibrator", "map.json", "--json", "m.json"]
-    assert run("evaluate", "scores.csv", *options).exit_code == 0
-    done = run("calibrate", "m.json", "-o", "second.json")
-    assert "m.json is of scores that went through a map (platt)" in done.stderr
+    assert "warning: there is little to fit" in run(*calibrate, "-q").stderr
+    falls = fg.Calibrator("bbq", fg.histograms.calibrator.Steps([0.5], [0.4, 0.3]))
+    monkeypatch.setattr(fg.Evaluation, "calibrator", lambda *_: falls)
+    told = run(*calibrate).stdout
+    assert "changed: the map falls" in told
+    assert "fedgauge evaluate" not in told
 
 
 def test_a_map_is_written_over_another_map_alone():
@@ -125,7 +110,7 @@ def test_apply_adds_a_column():
     assert without == Path("scores.csv").read_text().splitlines()
 
 
-def test_apply_names_or_replaces_the_column():
+def test_apply_adds_a_column_of_any_name_or_replaces_one():
     apply = ("apply", "map.json", "scores.csv", "--score", "p")
     assert run(*apply, "--column-out", "q", "-o", "a.csv").exit_code == 0
     assert Path("a.csv").read_text().startswith("y,p,q\n")
@@ -133,63 +118,42 @@ def test_apply_names_or_replaces_the_column():
     assert "column 'p'" in done.stdout
     assert Path("b.csv").read_text().startswith("y,p\n")
     assert Path("b.csv").read_text() != Path("scores.csv").read_text()
-
-
-def test_apply_to_parquet():
     pq.write_table(pa.table({"p": [0.1, 0.9], "who": ["a", "b"]}), "s.parquet")
     assert run("apply", "map.json", "s.parquet", "--score", "p", "-o", "c.parquet").exit_code == 0
     assert pq.read_table("c.parquet").column_names == ["p", "who", "p_calibrated"]
 
 
-def test_rows_are_never_written_over():
-    Path("kept.csv").write_text("mine\n")
-    line = complaint(run("apply", "map.json", "scores.csv", "--score", "p", "-o", "kept.csv"))
-    assert "kept.csv exists, and rows are not overwritten" in line
-    assert Path("kept.csv").read_text() == "mine\n"
-
-
 def test_evaluate_maps_before_it_counts():
-    options = ["--label", "y", "--json"]
     assert run("apply", "map.json", "scores.csv", "--score", "p", "-o", "c.csv").exit_code == 0
-    apart = run("evaluate", "c.csv", "--score", "p_calibrated", *options, "a.json")
-    at_once = run(
-        "evaluate", "scores.csv", "--score", "p", "--calibrator", "map.json", *options, "b.json"
-    )
-    assert apart.exit_code == at_once.exit_code == 0
-    a, b = (fg.Evaluation.from_json(f"{name}.json") for name in "ab")
+    apart = ["evaluate", "c.csv", "--label", "y", "--score", "p_calibrated"]
+    at_once = ["evaluate", "scores.csv", "--label", "y", "--score", "p", "--calibrator", "map.json"]
+    told = [run(*each, "--json", f"{n}.json") for n, each in enumerate((apart, at_once))]
+    assert [done.exit_code for done in told] == [0, 0]
+    a, b = (fg.Evaluation.from_json(f"{n}.json") for n in range(2))
     assert a.record.slices == b.record.slices
-    assert "of scores through a map (platt)" in words(at_once.stdout)
+    assert "of scores through a map (platt)" in words(told[1].stdout)
 
 
-def test_a_plan_says_its_map():
+def test_a_plan_says_its_map_and_when_it_is_too_steep_for_exact_sums():
     options = ["--clients", 4, "--examples", 6000, "--epsilon", 1]
     done = run("plan", *options, "--calibrator", "map.json", "-o", "plan.toml")
-    assert "Map scores go through platt (a smooth curve of three numbers) first" in words(
-        done.stdout
-    )
+    told = "Map scores go through platt (a smooth curve of three numbers) first"
+    assert told in words(done.stdout)
     assert "What scores go through first" in run("explain", "plan.toml").stdout
     assert fg.EvaluationPlan.load("plan.toml").calibrator.method == "platt"
-    line = complaint(
-        run(
-            *("evaluate", "scores.csv", "--label", "y", "--score", "p", "--plan", "plan.toml"),
-            *("--calibrator", "map.json"),
-        )
-    )
-    assert "plan.toml says it: leave out --calibrator" in line
-
-
-def test_a_map_too_steep_for_exact_sums_is_told_when_planning():
+    said = ["--label", "y", "--score", "p", "--plan", "plan.toml", "--calibrator", "map.json"]
+    told = "plan.toml says it: leave out --calibrator"
+    assert told in complaint(run("evaluate", "scores.csv", *said))
     fg.Calibrator("platt", Beta(3, 3, 0)).to_json("steep.json")
-    options = ["plan", "--clients", 4, "--examples", 60000, "--privacy", "sa"]
-    for more, told in (
+    for more, steep in (
         (["--calibrator", "steep.json", "--bins", 64], True),
         (["--calibrator", "steep.json", "--bins", 8], False),
         (["--calibrator", "map.json", "--bins", 16], False),
         (["--bins", 256], False),
     ):
-        done = run(*options, *more)
+        done = run("plan", "--clients", 4, "--examples", 60000, "--privacy", "sa", *more)
         assert done.exit_code == 0
-        assert ("behind the map bins are as narrow as" in words(done.stderr)) == told
+        assert ("behind the map bins are as narrow as" in words(done.stderr)) == steep
 
 
 @pytest.mark.parametrize("command", ["calibrate", "apply"])

@@ -98,24 +98,20 @@ def test_rows_named_by_earlier_versions_are_understood(world):
 
 
 @pytest.fixture
-def world_approvals(tmp_path):
-    """Three sites with an invitation, of which the first has an officer."""
-    world = make_world(tmp_path, NAMES[:3], NOISY)
-    run_approvals(
-        "site", "approver", "officer", tmp_path / "officer.key", "--site", world.site_file(A)
-    )
-    world.start(world.run, NOISY)
+def asked(world, tmp_path):
+    """As `world`; the first site has an officer."""
+    told_by("site", "approver", "officer", tmp_path / "officer.key", "--site", world.site_file(A))
     return world
 
 
-def run_approvals(*arguments):
+def told_by(*arguments):
     done = commands.run(*arguments, columns=200)
     assert done.exit_code == 0, done.output
     return done.stdout
 
 
-def review(world_approvals):
-    return run_approvals(*world_approvals.arguments(A, "review"))
+def review(asked):
+    return told_by(*asked.arguments(A, "review"))
 
 
 def files(folder):
@@ -125,7 +121,7 @@ def files(folder):
 def test_an_approver_gets_a_key_file_of_its_own(tmp_path):
     sites = Consortium.make(tmp_path, NAMES[:3])
     file, key = sites.site_file(A), tmp_path / "officer.key"
-    told = run_approvals("site", "approver", "officer", key, "--site", file)
+    told = told_by("site", "approver", "officer", key, "--site", file)
     assert told.splitlines() == [
         f"Made {key}; officer approves of evaluations for {file}",
         "The key is officer's alone and has no password: whoever copies it approves. Take it "
@@ -135,46 +131,36 @@ def test_an_approver_gets_a_key_file_of_its_own(tmp_path):
     public = SigningKey.load(key).public
     assert sites.site(A).approvers == {public: "officer"}
     (line,) = [
-        each
-        for each in run_approvals("site", "show", "--site", file).splitlines()
-        if "Appr" in each
+        each for each in told_by("site", "show", "--site", file).splitlines() if "Appr" in each
     ]
     assert line.split() == ["Approver", "officer", key_to_text(public)]
 
 
 @pytest.mark.parametrize("name", ["officer", "second"])
-def test_a_key_file_is_never_overwritten(world_approvals, name):
+def test_a_key_file_is_never_overwritten(asked, name):
     """Nor made where the site file would not be valid."""
-    key, before = world_approvals.folder / "officer.key", files(world_approvals.folder)
-    again = ["site", "approver", name, key, "--site", world_approvals.site_file(A)]
-    commands.complaint(commands.run(*again))
-    assert files(world_approvals.folder) == before
-    other = [
-        "site",
-        "approver",
-        "officer",
-        world_approvals.folder / "x.key",
-        "--site",
-        world_approvals.site_file(A),
-    ]
-    assert "comes twice" in commands.complaint(commands.run(*other))
-    assert files(world_approvals.folder) == before
+    before, site = files(asked.folder), ["--site", asked.site_file(A)]
+    commands.complaint(commands.run("site", "approver", name, asked.folder / "officer.key", *site))
+    assert files(asked.folder) == before
+    other = commands.run("site", "approver", "officer", asked.folder / "x.key", *site)
+    assert "comes twice" in commands.complaint(other)
+    assert files(asked.folder) == before
 
 
-def test_an_approver_with_a_key_made_elsewhere(world_approvals):
-    key = SigningKey.generate().public
+def test_an_approver_with_a_key_made_elsewhere(asked):
+    key, site = SigningKey.generate().public, ["--site", asked.site_file(A)]
     trust = ["site", "trust", "second", key_to_text(key), "--approver"]
-    both = commands.run(*trust, "--coordinator", "--site", world_approvals.site_file(A))
+    both = commands.run(*trust, "--coordinator", *site)
     assert "Choose one of both" in commands.complaint(both)
-    told = run_approvals(*trust, "--site", world_approvals.site_file(A))
-    assert told == f"second approves of evaluations for {world_approvals.site_file(A)}\n"
-    assert world_approvals.site(A).approvers[key] == "second"
+    told = told_by(*trust, *site)
+    assert told == f"second approves of evaluations for {asked.site_file(A)}\n"
+    assert asked.site(A).approvers[key] == "second"
 
 
-def test_review_tells_all_and_changes_nothing(world_approvals):
-    world_approvals.site(A).ledger.entries()  # made when first looked at
-    before = files(world_approvals.folder)
-    told = review(world_approvals)
+def test_review_tells_all_and_changes_nothing(asked):
+    asked.site(A).ledger.entries()  # made when first looked at
+    before = files(asked.folder)
+    told = review(asked)
     assert f"Asked for by {COORDINATOR}, of 3 sites: " in told
     assert all(name in told for name in NAMES[:3])
     assert f"Plan {NOISY.digest[:32]}" in told
@@ -189,101 +175,87 @@ def test_review_tells_all_and_changes_nothing(world_approvals):
     assert (
         "Which file and which model's scores stand behind that name, the operator chooses" in told
     )
-    evaluation = world_approvals.exchange(world_approvals.run).invitation().session.hex()[:32]
+    evaluation = asked.exchange(asked.run).invitation().session.hex()[:32]
     assert told.endswith(
-        f"To approve:\n  fedgauge exchange approve {world_approvals.run} --evaluation {evaluation} "
-        f"--key officer.key --site {world_approvals.site_file(A)}\n"
+        f"To approve:\n  fedgauge exchange approve {asked.run} --evaluation {evaluation} "
+        f"--key officer.key --site {asked.site_file(A)}\n"
     )
-    assert files(world_approvals.folder) == before
+    assert files(asked.folder) == before
 
 
-def test_approve_then_join(world_approvals):
+def test_approve_then_join(asked):
     """As the officer and the operator do it, with the command that the review printed."""
-    joined = commands.run(*world_approvals.arguments(A, "join"), columns=200)
+    joined = commands.run(*asked.arguments(A, "join"), columns=200)
     assert "no approver has signed this evaluation" in commands.complaint(joined)
-    reviewed = review(world_approvals)
+    reviewed = review(asked)
     printed = reviewed.splitlines()[-1].split()[1:]
-    printed[printed.index("officer.key")] = str(world_approvals.folder / "officer.key")
-    told = run_approvals(*printed)
-    session = world_approvals.exchange(world_approvals.run).invitation().session
+    printed[printed.index("officer.key")] = str(asked.folder / "officer.key")
+    told = told_by(*printed)
+    session = asked.exchange(asked.run).invitation().session
     delta = chance(NOISY.statement("enforced").delta)
-    assert told.startswith(
-        f"Approved evaluation {session.hex()[:32]}, kept in {world_approvals.folder}"
-    )
+    assert told.startswith(f"Approved evaluation {session.hex()[:32]}, kept in {asked.folder}")
     assert told.splitlines()[1:] == [
         f"  plan {NOISY.digest[:32]}",
         f"  {reviewed.splitlines()[0]}",
         f"  on stroke-2026, at a cost of epsilon 1, delta {delta}",
     ]
-    again = review(world_approvals)
+    again = review(asked)
     assert "Approved by officer." in again
     assert "To approve" not in again
-    run_approvals(*world_approvals.arguments(A, "join"))
-    again = review(world_approvals)
+    told_by(*asked.arguments(A, "join"))
+    again = review(asked)
     assert "This evaluation is in it." in again
     assert "How far it is\n  This site joined on " in again
     assert f"nothing yet; set aside: epsilon 1, delta {delta}.\n\nThe site file\n  Allows" in again
-    rows = run_approvals(
-        "site", "log", "--csv", "-", "--site", world_approvals.site_file(A)
-    ).splitlines()
+    rows = told_by("site", "log", "--csv", "-", "--site", asked.site_file(A)).splitlines()
     assert rows[1].split(",")[5] == "officer"
-    head, row = (
-        each.split()
-        for each in run_approvals("site", "log", *rows_of(world_approvals)).splitlines()
-    )
+    head, row = log_of(asked)
     assert (head[4], row[4]) == ("approver", "officer")
 
 
-def rows_of(world_approvals):
-    return "--site", world_approvals.site_file(A)
+def log_of(asked):
+    """The words of each line of the log."""
+    told = told_by("site", "log", "--site", asked.site_file(A))
+    return [line.split() for line in told.splitlines()]
 
 
-def approve(world_approvals, evaluation=None):
-    evaluation = (
-        evaluation or world_approvals.exchange(world_approvals.run).invitation().session.hex()
-    )
-    key = world_approvals.folder / "officer.key"
-    return world_approvals.arguments(A, "approve", "--key", key, "--evaluation", evaluation)
+def approve(asked, evaluation=None):
+    evaluation = evaluation or asked.exchange(asked.run).invitation().session.hex()
+    key = asked.folder / "officer.key"
+    return asked.arguments(A, "approve", "--key", key, "--evaluation", evaluation)
 
 
-def test_what_was_reviewed_is_named_whole(world_approvals):
+def test_what_was_reviewed_is_named_whole(asked):
     """Not left out, and not by so few digits that another one is found that has them too."""
-    without = commands.run(
-        *world_approvals.arguments(A, "approve", "--key", world_approvals.folder / "officer.key")
-    )
+    without = commands.run(*asked.arguments(A, "approve", "--key", asked.folder / "officer.key"))
     assert (without.exit_code, "--evaluation" in without.output) == (2, True)
-    session = world_approvals.exchange(world_approvals.run).invitation().session.hex()
-    told = commands.complaint(commands.run(*approve(world_approvals, session[:31]), columns=200))
+    session = asked.exchange(asked.run).invitation().session.hex()
+    told = commands.complaint(commands.run(*approve(asked, session[:31]), columns=200))
     assert "the first 32 digits" in told
-    assert "Approval\n  None yet." in review(world_approvals)
-    run_approvals(*approve(world_approvals, session[:32]))
+    assert "Approval\n  None yet." in review(asked)
+    told_by(*approve(asked, session[:32]))
 
 
-def test_the_log_shortens_an_approver_who_is_no_longer_one(world_approvals):
-    key = SigningKey.load(world_approvals.folder / "officer.key").public
-    run_approvals(*approve(world_approvals))
-    run_approvals(*world_approvals.arguments(A, "join"))
-    path = world_approvals.site_file(A)
+def test_the_log_shortens_an_approver_who_is_no_longer_one(asked):
+    key = SigningKey.load(asked.folder / "officer.key").public
+    told_by(*approve(asked))
+    told_by(*asked.arguments(A, "join"))
+    path = asked.site_file(A)
     path.write_text(path.read_text().split("[[approvers]]\nname")[0])
-    _, row = (
-        each.split()
-        for each in run_approvals("site", "log", *rows_of(world_approvals)).splitlines()
-    )
+    _, row = log_of(asked)
     assert row[4] == key_to_text(key)[:16]
 
 
-def test_an_evaluation_that_is_over_is_not_refused(world_approvals):
+def test_an_evaluation_that_is_over_is_not_refused(asked):
     """Its review frightens nobody, and asks for no signature."""
-    run_approvals(*approve(world_approvals))
-    world_approvals.play(world_approvals.run, dict.fromkeys(NAMES[:3]), until=Stage.MASK)
-    told = review(world_approvals)
+    told_by(*approve(asked))
+    asked.play(asked.run, dict.fromkeys(NAMES[:3]), until=Stage.MASK)
+    told = review(asked)
     assert "This site counted on " in told
     assert "It has not opened the sum yet.\n\nThe site file\n  Allows it." in told
-    world_approvals.play(world_approvals.run, dict.fromkeys(NAMES[:3]), since=Stage.AGREE)
-    told = review(world_approvals)
-    (time,) = (
-        each.time for each in world_approvals.site(A).ledger.entries() if each.kind == "commit"
-    )
+    asked.play(asked.run, dict.fromkeys(NAMES[:3]), since=Stage.AGREE)
+    told = review(asked)
+    (time,) = (each.time for each in asked.site(A).ledger.entries() if each.kind == "commit")
     delta = chance(NOISY.statement("enforced").delta)
     assert (
         f"This evaluation is over here: counted on {time:%Y-%m-%d %H:%M} UTC, cost epsilon 1, "
@@ -291,41 +263,38 @@ def test_an_evaluation_that_is_over_is_not_refused(world_approvals):
     ) in told
     for words in ("Refuses", "in the ledger already", "To approve"):
         assert words not in told
-    assert "is finished" in commands.complaint(commands.run(*approve(world_approvals)), code=1)
+    assert "is finished" in commands.complaint(commands.run(*approve(asked)), code=1)
 
 
-def test_an_evaluation_that_was_abandoned_is_not_refused(world_approvals):
-    run_approvals(*approve(world_approvals))
-    run_approvals(*world_approvals.arguments(A, "join"))
-    run_approvals(*world_approvals.arguments(A, "abandon"))
-    told = review(world_approvals)
+def test_an_evaluation_that_was_abandoned_is_not_refused(asked):
+    told_by(*approve(asked))
+    told_by(*asked.arguments(A, "join"))
+    told_by(*asked.arguments(A, "abandon"))
+    told = review(asked)
     assert "This evaluation is over here: abandoned on " in told
     assert " UTC, nothing spent.\n\nApproval\n" in told
     for words in ("Refuses", "is in it", "After this", "To approve"):
         assert words not in told
 
 
-def test_an_approval_that_does_not_hold_is_shown_as_none(world_approvals):
-    run_approvals(*approve(world_approvals))
-    run_approvals("site", "dataset", "other", "--site", world_approvals.site_file(A))
-    told = review(world_approvals)
+def test_an_approval_that_does_not_hold_is_shown_as_none(asked):
+    told_by(*approve(asked))
+    told_by("site", "dataset", "other", "--site", asked.site_file(A))
+    told = review(asked)
     assert "Approval\n  None: what officer approved is not this evaluation on this dataset" in told
     assert "To approve" in told
 
 
-def test_what_is_refused_is_shown_with_its_reason(world_approvals):
-    path = world_approvals.site_file(A)
-    path.write_text(path.read_text().replace("max_epsilon = 1.0", "max_epsilon = 0.5"))
-    told = review(world_approvals)
+def test_what_is_refused_is_shown_with_its_reason(asked):
+    path = asked.site_file(A)
+    text = path.read_text()
+    path.write_text(text.replace("budget_epsilon = 10.0", "budget_epsilon = 0.5"))
+    assert "Refuses it: the privacy budget of stroke-2026" in review(asked)
+    path.write_text(text.replace("max_epsilon = 1.0", "max_epsilon = 0.5"))
+    told = review(asked)
     assert "Refuses it: the plan costs epsilon 1.0, this site allows 0.5 (max_epsilon)." in told
     assert f"Plan {NOISY.digest[:32]}" in told
     assert "To approve" not in told
-
-
-def test_a_used_up_budget_is_shown(world_approvals):
-    path = world_approvals.site_file(A)
-    path.write_text(path.read_text().replace("budget_epsilon = 10.0", "budget_epsilon = 0.5"))
-    assert "Refuses it: the privacy budget of stroke-2026" in review(world_approvals)
 
 
 def test_exact_sums_are_counted(tmp_path):
@@ -334,7 +303,7 @@ def test_exact_sums_are_counted(tmp_path):
     told = review(world)
     assert "Exact sums on stroke-2026: 0. Limit: 3. After this evaluation: 1." in told
     assert "None is wanted: the site file lists no approvers." in told
-    run_approvals(*world.arguments(A, "join"))
+    told_by(*world.arguments(A, "join"))
     told = review(world)
     assert "Exact sums on stroke-2026: 1. Limit: 3. This evaluation is in it." in told
     assert "It has counted nothing yet; set aside: one exact sum." in told

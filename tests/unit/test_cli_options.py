@@ -95,16 +95,6 @@ def test_what_a_model_has_no_use_for_is_refused(command, model, idle, remedy):
     assert remedy in told
 
 
-def test_all_that_is_idle_is_named():
-    told = complaint(evaluate(*COLUMNS, "--unit", "client", "--noise", "skellam"))
-    assert "--noise, --unit would do nothing" in told
-
-
-@pytest.mark.parametrize("option", ["--min-survivors", "--max-colluding"])
-def test_reports_need_nobody_else(option):
-    assert f"{option} would do nothing" in complaint(plan(*LDP, option, 2))
-
-
 @pytest.mark.parametrize(
     ("options", "told"),
     [
@@ -114,21 +104,21 @@ def test_reports_need_nobody_else(option):
         ([*DDP, "--bins", 16, "--positive-rate", 0.1], "--positive-rate would do nothing"),
         (["--subject", "who"], "--subject needs --privacy ddp --unit subject"),
         ([*DDP, "--subject", "who"], "--subject needs --privacy ddp --unit subject"),
+        (["--unit", "client", "--noise", "skellam"], "--noise, --unit would do nothing"),
     ],
 )
 def test_hints_and_columns_that_change_nothing_are_refused(options, told):
     assert told in complaint(evaluate(*COLUMNS, *options))
 
 
-@pytest.mark.parametrize("model", [["--epsilon", 1], ["--privacy", "sa"]])
-def test_more_survivors_than_clients_are_refused(model):
-    told = complaint(run("plan", "--clients", 3, "--min-survivors", 4, *model, "-o", "p.toml"))
-    assert "--min-survivors must be at most --clients: 4 of 3" in told
-    assert not Path("p.toml").exists()
-    assert run("plan", "--clients", 3, "--min-survivors", 3, *model).exit_code == 0
-
-
-def test_survivors_in_the_library():
+def test_more_survivors_than_clients_are_refused():
+    for model in (["--epsilon", 1], ["--privacy", "sa"]):
+        told = complaint(run("plan", "--clients", 3, "--min-survivors", 4, *model, "-o", "p.toml"))
+        assert "--min-survivors must be at most --clients: 4 of 3" in told
+        assert not Path("p.toml").exists()
+        assert run("plan", "--clients", 3, "--min-survivors", 3, *model).exit_code == 0
+    for option in ("--min-survivors", "--max-colluding"):  # reports need nobody else
+        assert f"{option} would do nothing" in complaint(plan(*LDP, option, 2))
     options = {"privacy": fg.DistributedDP(1.0), "clients": 3, "cohort": fg.Cohort(4)}
     for call in (fg.planner.propose, lambda **rest: fg.planner.needs(0.01, **rest)):
         with pytest.raises(fg.PlanError, match="min_survivors must be at most clients"):
@@ -181,14 +171,12 @@ def test_a_useless_plan_of_reports_says_what_would_be_enough(needs):
     assert (wanted, asked["privacy"]) == (0.02, fg.LocalDP(1.0))
 
 
-def test_what_would_be_enough_without_noise(needs):
+def test_words_stay_without_noise_and_where_needs_has_no_answer(monkeypatch, needs):
     told = run("plan", "--clients", 3, "--examples", 100, "--privacy", "sa").stderr
     assert "of little use" in told
     assert "more examples, more bins or a smaller --min-cell" in told
     assert not needs
 
-
-def test_where_needs_has_no_answer_words_stay(monkeypatch):
     def refuse(*_, **__):
         raise fg.PlanError("no")
 
@@ -198,22 +186,28 @@ def test_where_needs_has_no_answer_words_stay(monkeypatch):
 
 
 def test_a_file_counts_once(folder):
-    told = complaint(run("evaluate", "a.csv", "a.csv", *COLUMNS))
-    assert "a.csv is given twice" in told
     (folder / "link.csv").symlink_to("a.csv")
-    told = complaint(run("evaluate", "a.csv", "link.csv", *COLUMNS))
-    assert "link.csv is the same file as a.csv" in told
-    told = complaint(run("evaluate", "a.csv", "b.csv", "./a.csv", *COLUMNS))
-    assert "a.csv is given twice" in told
-    told = complaint(run("evaluate", "a.csv", folder / "a.csv", *COLUMNS, "--client", "who"))
-    assert "is the same file as a.csv" in told
+    for files, told in (
+        (["a.csv"], "a.csv is given twice"),
+        (["link.csv"], "link.csv is the same file as a.csv"),
+        (["b.csv", "./a.csv"], "a.csv is given twice"),
+        ([folder / "a.csv", "--client", "who"], "is the same file as a.csv"),
+    ):
+        assert told in complaint(run("evaluate", "a.csv", *files, *COLUMNS))
 
 
 def test_json_replaces_results_alone():
     before = Path("a.csv").read_bytes()
-    told = complaint(evaluate(*COLUMNS, "--json", "a.csv"))
-    assert "a.csv exists and is no result of fedgauge" in told
-    assert "--json" in told
+    done(run("plan", "--clients", 2, "--examples", 20_000, *LDP[:-1], 5, "-o", "l.toml"))
+    done(run("encode", "l.toml", "a.csv", *COLUMNS, "-o", "a.fgr"))
+    for command in (
+        evaluate(*COLUMNS, "--json", "a.csv"),
+        run("intake", "l.toml", "a.fgr", "--json", "a.csv"),
+    ):
+        told = complaint(command)
+        assert "a.csv exists and is no result of fedgauge" in told
+        assert "--json" in told
+    assert not Path("intake").exists()
     assert Path("a.csv").read_bytes() == before
     Path("empty.json").touch()
     for _ in range(2):
@@ -250,28 +244,6 @@ def test_plots_replace_plots_alone(name):
     assert len(list(Path("theirs").iterdir())) == 1
 
 
-def test_intake_replaces_results_alone():
-    done(
-        run(
-            "plan",
-            "--clients",
-            2,
-            "--examples",
-            20_000,
-            "--privacy",
-            "ldp",
-            "--epsilon",
-            5,
-            "-o",
-            "l.toml",
-        )
-    )
-    done(run("encode", "l.toml", "a.csv", *COLUMNS, "-o", "a.fgr"))
-    told = complaint(run("intake", "l.toml", "a.fgr", "--json", "a.csv"))
-    assert "a.csv exists and is no result" in told
-    assert not Path("intake").exists()
-
-
 @pytest.mark.parametrize("values", ["0..10", "0,1,2,3,4,5,6,7,8,9,10", "0..4,5,6..10"])
 def test_values_make_the_result_exact(rows, values):
     done(evaluate(*POINTS, "--values", values, "--json", "r.json"))
@@ -296,68 +268,47 @@ def test_values_under_noise_are_ties(rows):
     assert result.roc_auc.value == pytest.approx(roc_auc_score(rows.y, rows.points), abs=1e-9)
 
 
-def test_values_below_nought():
+def test_values_of_a_plan():
+    made, told = planned("--privacy", "sa", "--values", "0..10")
+    assert made.axis == fg.Axis.from_values(range(11))
+    assert "11 known values on [0, 10], each a bin of its own" in told
     made, _ = planned("--privacy", "sa", "--values", "-2..2")
     assert made.axis == fg.Axis.from_values(range(-2, 3))
+    made, _ = planned("--epsilon", 1, "--values", "0..10")
+    assert made.axis == fg.Axis.from_values(range(11), outside="clip")
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("options", "told"),
     [
-        ("0..x", "written like 0..10 or 0,0.5,1"),
-        ("", "written like"),
-        ("0..", "written like"),
-        ("0,,1", "written like"),
-        ("5..1", "must go up"),
-        ("0..9999999", "at most 262,144"),
-        ("0,nan", "finite"),
+        *((["0..x"], "written like 0..10 or 0,0.5,1"), (["5..1"], "must go up")),
+        *(([values], "written like") for values in ("", "0..", "0,,1")),
+        *((["0..9999999"], "at most 262,144"), (["0,nan"], "finite")),
+        *(
+            (["0..10", *other], "Leave out --bins, --axis and --range")
+            for other in (["--bins", 4], ["--axis", "uniform"], ["--range", 0, 10])
+        ),
     ],
 )
-@pytest.mark.parametrize(
-    "command", [lambda *o: plan("--privacy", "sa", *o), lambda *o: evaluate(*POINTS, *o)]
-)
-def test_values_that_are_none(command, values, told):
-    assert told in complaint(command("--values", values))
+def test_values_that_are_none_or_beside_bins_are_refused(options, told):
+    assert told in complaint(plan("--privacy", "sa", "--values", *options))
+    assert told in complaint(evaluate(*POINTS, "--values", *options))
 
 
-@pytest.mark.parametrize("other", [["--bins", 4], ["--axis", "uniform"], ["--range", 0, 10]])
-@pytest.mark.parametrize(
-    "command", [lambda *o: plan("--privacy", "sa", *o), lambda *o: evaluate(*POINTS, *o)]
-)
-def test_values_are_all_there_is_to_say_of_bins(command, other):
-    told = complaint(command("--values", "0..10", *other))
-    assert "Leave out --bins, --axis and --range" in told
-
-
-def test_a_score_that_is_not_listed_is_refused():
+def test_whole_numbers_in_a_range_are_noticed():
+    note = "fedgauge: note: the scores are whole numbers: --values 0..10 counts each by itself"
+    in_range = [*POINTS, "--range", 0, 10]
+    for bins, why in (([], "spread them out"), (["--bins", 4], "2.5 wide join several")):
+        for client in ([], ["--client", "who"]):
+            result = evaluate(*in_range, *bins, *client)
+            assert result.exit_code == 0
+            assert note in result.stderr
+            assert why in result.stderr
+    assert evaluate(*in_range, "-q").stderr == ""
+    for columns, high in ((COLUMNS, 10), (POINTS, 10.5), (COLUMNS, 1)):  # not taken for points
+        done(evaluate(*columns, "--range", 0, high))
     told = complaint(evaluate(*POINTS, "--values", "0..9"))
     assert "lie outside the axis of 10 values" in told
-
-
-NOTE = "fedgauge: note: the scores are whole numbers: --values 0..10 counts each by itself"
-
-
-@pytest.mark.parametrize(
-    ("bins", "why"), [([], "spread them out"), (["--bins", 4], "2.5 wide join several")]
-)
-def test_whole_numbers_in_a_range_are_noticed(bins, why):
-    for result in (
-        evaluate(*POINTS, "--range", 0, 10, *bins),
-        evaluate(*POINTS, "--range", 0, 10, *bins, "--client", "who"),
-    ):
-        assert result.exit_code == 0
-        assert NOTE in result.stderr
-        assert why in result.stderr
-    assert evaluate(*POINTS, "--range", 0, 10, "-q").stderr == ""
-
-
-@pytest.mark.parametrize(
-    "options",
-    [[*COLUMNS, "--range", 0, 10], [*POINTS, "--range", 0, 10.5], [*COLUMNS, "--range", 0, 1]],
-    ids=["other scores", "other range", "probabilities"],
-)
-def test_other_scores_are_not_taken_for_points(options):
-    done(evaluate(*options))
 
 
 def planned(*options):
@@ -365,15 +316,19 @@ def planned(*options):
     return fg.EvaluationPlan.load("p.toml"), " ".join(told.split())
 
 
-@pytest.mark.parametrize(
-    "model", [["--privacy", "sa"], ["--epsilon", 1], ["--privacy", "ldp", "--epsilon", 5]]
-)
+@pytest.mark.parametrize("model", [["--privacy", "sa"], ["--epsilon", 1], [*LDP[:-1], 5]])
 def test_range_of_a_plan(model):
     made, told = planned(*model, "--range", -8, 8)
     assert (made.axis.kind, made.axis.low, made.axis.high) == ("uniform", -8, 8)
     assert made.axis.outside == "clip"
     assert f"{made.axis.bins} bins of equal width on [-8, 8]" in told
     assert "--values" not in told
+    if model[0] == "--epsilon":  # points, it may be
+        _, told = planned(*model, "--range", 0, 100)
+        assert "If scores are whole numbers: --values 0..100 counts each by itself" in told
+        assert "wide join several" in told
+        _, told = planned(*model, "--range", 0, 1)
+        assert "--values" not in told
 
 
 @pytest.mark.parametrize("model", [["--privacy", "sa"], ["--epsilon", 1]])
@@ -387,33 +342,11 @@ def test_bins_of_a_plan(model):
     assert made.axis.kind == "logit"
 
 
-def test_values_of_a_plan():
-    made, told = planned("--privacy", "sa", "--values", "0..10")
-    assert made.axis == fg.Axis.from_values(range(11))
-    assert "11 known values on [0, 10], each a bin of its own" in told
-    made, _ = planned("--epsilon", 1, "--values", "0..10")
-    assert made.axis == fg.Axis.from_values(range(11), outside="clip")
-
-
-def test_a_range_of_points_is_asked_about():
-    _, told = planned("--epsilon", 1, "--range", 0, 100)
-    assert "If scores are whole numbers: --values 0..100 counts each by itself" in told
-    assert "wide join several" in told
-    _, told = planned("--epsilon", 1, "--range", 0, 1)
-    assert "--values" not in told
-
-
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        (["--bins", 0], "at least 1 bin"),
-        (["--range", 1, 0], "low < high"),
-        (["--axis", "logit", "--range", 0, 1], "Drop --range"),
-    ],
-)
 @pytest.mark.parametrize("model", [["--privacy", "sa"], ["--epsilon", 1]])
-def test_axes_that_cannot_be_planned(model, options, told):
-    assert told in complaint(plan(*model, *options))
+def test_axes_that_cannot_be_planned(model):
+    assert "at least 1 bin" in complaint(plan(*model, "--bins", 0))
+    assert "low < high" in complaint(plan(*model, "--range", 1, 0))
+    assert "Drop --range" in complaint(plan(*model, "--axis", "logit", "--range", 0, 1))
 
 
 def test_wants_are_of_the_axis_asked_for(needs):
@@ -432,87 +365,41 @@ def test_a_plan_is_rehearsed(model):
     assert result.privacy.claim == "simulated"
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        ["--privacy", "sa"],
-        ["--epsilon", 1],
-        ["--delta", 1e-6],
-        ["--noise", "polya"],
-        ["--unit", "example"],
-        ["--neighbours", "add-remove"],
-        ["--max-per-unit", 1],
-        ["--oracle", "oue"],
-        ["--examples", 100],
-        ["--positive-rate", 0.2],
-        ["--bins", 8],
-        ["--tree", "8"],
-        ["--axis", "uniform"],
-        ["--range", 0, 1],
-        ["--values", "0..10"],
-        ["--clip"],
-        ["--score-sums"],
-        ["--positive", "1"],
-    ],
-    ids=lambda said: said[0],
-)
+SAID = "--privacy sa; --epsilon 1; --delta 1e-6; --noise polya; --unit example; --max-per-unit 1; "
+SAID += "--neighbours add-remove; --oracle oue; --examples 100; --positive-rate 0.2; --bins 8; "
+SAID += "--tree 8; --axis uniform; --range 0 1; --values 0..10; --clip; --score-sums; --positive 1"
+
+
+@pytest.mark.parametrize("said", SAID.split("; "))
 def test_a_plan_says_it_all(said):
     Path("p.toml").write_text("")
-    told = complaint(evaluate(*COLUMNS, "--plan", "p.toml", *said))
-    assert f"p.toml says it: leave out {said[0]}, or --plan." in told
+    told = complaint(evaluate(*COLUMNS, "--plan", "p.toml", *said.split()))
+    assert f"p.toml says it: leave out {said.split()[0]}, or --plan." in told
 
 
-def test_a_rehearsal_needs_the_clients_of_the_plan():
+def test_a_rehearsal_needs_the_clients_and_subjects_of_the_plan():
     planned("--privacy", "sa")
     told = complaint(run("evaluate", "a.csv", *COLUMNS, "--plan", "p.toml"))
     assert "the plan needs 3 clients and 1 took part" in told
     assert "cohort" not in told
-
-
-def test_a_rehearsal_takes_subjects_where_the_plan_protects_them():
     planned("--epsilon", 1, "--unit", "subject", "--max-per-unit", 2)
     assert "--subject COLUMN" in complaint(evaluate(*COLUMNS, "--plan", "p.toml"))
     done(evaluate(*COLUMNS, "--plan", "p.toml", "--subject", "who"))
 
 
-@pytest.mark.parametrize("separator", [";", r"\t", "tab"])
-def test_separator_and_decimal(separator):
-    mark = ";" if separator == ";" else "\t"
-    for name in FILES:
-        pd.read_csv(name).to_csv(f"eu-{name}", sep=mark, decimal=",", index=False)
-    written = ["--separator", separator, "--decimal", ","]
-    files = [f"eu-{name}" for name in FILES]
+def test_separator_and_decimal():
     usual = done(evaluate(*COLUMNS))
-    assert done(run("evaluate", *files, *COLUMNS, *written)) == usual
-
-
-def test_remedies_for_text_files_are_options():
-    Path("x.csv").write_text("y;p\n0;0,5\n")
-    told = complaint(run("evaluate", "x.csv", *COLUMNS))
+    for separator, mark in ((r"\t", "\t"), ("tab", "\t"), (";", ";")):
+        for name in FILES:
+            pd.read_csv(name).to_csv(f"eu-{name}", sep=mark, decimal=",", index=False)
+        written = ["--separator", separator, "--decimal", ","]
+        assert done(run("evaluate", *(f"eu-{name}" for name in FILES), *COLUMNS, *written)) == usual
+    told = complaint(run("evaluate", "eu-a.csv", *COLUMNS))
     assert "(--separator)" in told
-    told = complaint(run("evaluate", "x.csv", *COLUMNS, "--separator", ";"))
+    told = complaint(run("evaluate", "eu-a.csv", *COLUMNS, "--separator", ";"))
     assert "(--decimal)" in told
-
-
-def test_encode_reads_such_files():
-    done(
-        run(
-            "plan",
-            "--clients",
-            2,
-            "--examples",
-            20_000,
-            "--privacy",
-            "ldp",
-            "--epsilon",
-            5,
-            "-o",
-            "l.toml",
-        )
-    )
-    pd.read_csv("a.csv").to_csv("eu.csv", sep=";", decimal=",", index=False)
-    written = ["--separator", ";", "--decimal", ","]
-    done(run("encode", "l.toml", "eu.csv", *COLUMNS, *written, "-o", "eu.fgr"))
+    done(run("plan", "--clients", 2, "--examples", 20_000, *LDP[:-1], 5, "-o", "l.toml"))
+    done(run("encode", "l.toml", "eu-a.csv", *COLUMNS, *written, "-o", "eu.fgr"))
     done(run("encode", "l.toml", "a.csv", *COLUMNS, "-o", "a.fgr"))
     assert Path("eu.fgr").stat().st_size == Path("a.fgr").stat().st_size
 
@@ -541,88 +428,58 @@ def test_a_plan_says_what_the_other_number_of_rounds_would_give():
     assert fg.EvaluationPlan.load("margins.toml").is_search
     assert "Two rounds" in run("explain", "margins.toml").stdout
     assert "found in a first" in done(run("evaluate", *FILES, *MARGINS, "--plan", "margins.toml"))
+    refused = plan(*DDP, "--scores", "percent")
+    assert refused.exit_code == 2
+    assert "'percent' is not one of 'probabilities', 'margins', 'unknown'" in refused.stderr
+
+
+FOUND, MARGIN = [*MARGINS, "--axis", "two-round"], ["--scores", "margins"]
 
 
 @pytest.mark.parametrize(
     ("command", "told"),
     [
-        (["evaluate", *FILES, *MARGINS], "--axis two-round finds it"),
-        (
-            ["evaluate", *FILES, *MARGINS, "--axis", "two-round", "--range", 0, 10],
-            "Leave out --range and --values",
-        ),
-        (
-            ["evaluate", *FILES, *MARGINS, "--scores", "margins", "--range", 0, 10],
-            "Leave out --axis, --bins, --range and --values; or --scores",
-        ),
-        (
-            [*["evaluate", *FILES, *MARGINS, *DDP, "--axis", "two-round"], *SKELLAM],
-            "Use --noise polya",
-        ),
-        (["plan", "--clients", 3, *DDP, "--axis", "two-round"], "Use --scores margins, or"),
-        (["plan", "--clients", 3, *DDP, "--scores", "margins", "--bins", 8], "; or --scores"),
-        (["plan", "--clients", 3, *DDP, "--scores", "margins", "--want", 0.01], "or --scores"),
+        ([evaluate, *MARGINS], "--axis two-round finds it"),
+        ([evaluate, *FOUND, "--range", 0, 10], "Leave out --range and --values"),
+        ([evaluate, *MARGINS, *MARGIN, "--range", 0, 10], "--bins, --range and --values; or --s"),
+        ([evaluate, *FOUND, *DDP, *SKELLAM], "Use --noise polya"),
+        ([plan, *DDP, "--axis", "two-round"], "Use --scores margins, or"),
+        ([plan, *DDP, *MARGIN, "--bins", 8], "; or --scores"),
+        ([plan, *DDP, *MARGIN, "--want", 0.01], "or --scores"),
     ],
 )
 def test_bins_that_are_both_found_and_said_are_refused(command, told):
-    assert told in complaint(run(*command))
+    command, *options = command
+    assert told in complaint(command(*options))
 
 
-def test_what_says_nothing_about_scores_is_refused():
-    refused = run("plan", "--clients", 3, *DDP, "--scores", "percent")
-    assert refused.exit_code == 2
-    assert "'percent' is not one of 'probabilities', 'margins', 'unknown'" in refused.stderr
-
-
-def test_pairs_keep_their_order_and_lose_blanks():
-    assert list(read_pairs("--class-scores", "owl=p3, cat = p1").items()) == [
-        ("owl", "p3"),
-        ("cat", "p1"),
-    ]
-
-
-def test_the_first_sign_ends_a_name():
+def test_pairs_keep_their_order_lose_blanks_and_end_names_at_the_first_sign():
+    pairs = read_pairs("--class-scores", "owl=p3, cat = p1")
+    assert list(pairs.items()) == [("owl", "p3"), ("cat", "p1")]
     assert read_pairs("--label", "a=b=c") == {"a": "b=c"}
     assert read_lists("--group", ["age=<50,>=50"]) == {"age": ("<50", ">=50")}
 
 
-@pytest.mark.parametrize("text", ["", "p1", "cat=", "=p1", "cat=p1,", "cat=p1,,dog=p2"])
-def test_what_is_no_pair_is_refused(text):
-    with pytest.raises(fg.InputError, match="--class-scores takes pairs of a name and a column"):
-        read_pairs("--class-scores", text)
-
-
-@pytest.mark.parametrize("text", ["", "sex", "sex=", "=women", "sex=women,", "sex=,men"])
-def test_what_is_no_list_is_refused(text):
-    with pytest.raises(fg.InputError, match="--group takes a name and what belongs to it"):
-        read_lists("--group", [text])
-
-
-def test_a_name_twice_is_refused():
-    with pytest.raises(fg.InputError, match="--class-scores names 'cat' twice"):
-        read_pairs("--class-scores", "cat=p1,cat=p2")
-    with pytest.raises(fg.InputError, match="--group names 'sex' twice"):
-        read_lists("--group", ["sex=women", "sex=men"])
-
-
-def test_values_where_a_column_is_wanted_are_refused():
-    with pytest.raises(fg.InputError, match="--group sex= takes one column, got 2"):
-        read_columns("--group", ["sex=women,men"])
-
-
 @pytest.mark.parametrize(
-    ("option", "text", "remedy"),
+    ("read", "option", "text", "told"),
     [
-        ("--model-score", "p_new", "such as new=p1"),
-        ("--group", "sex", "such as sex=women,men"),
-        ("--group", "sex=women,", "Leave out blanks after commas, or put all of it in quotes"),
+        *(
+            (read_pairs, "--class-scores", text, "takes pairs of a name and a column")
+            for text in ("", "p1", "cat=", "=p1", "cat=p1,", "cat=p1,,dog=p2")
+        ),
+        *(
+            (read_lists, "--group", [text], "takes a name and what belongs to it")
+            for text in ("", "sex", "sex=", "=women", "sex=women,", "sex=,men")
+        ),
+        (read_pairs, "--class-scores", "cat=p1,cat=p2", "names 'cat' twice"),
+        (read_lists, "--group", ["sex=women", "sex=men"], "names 'sex' twice"),
+        (read_columns, "--group", ["sex=women,men"], "sex= takes one column, got 2"),
+        (read_lists, "--model-score", ["p_new"], "such as new=p1"),
+        (read_lists, "--group", ["sex"], "such as sex=women,men"),
+        (read_lists, "--group", ["sex=women,"], "after commas, or put all of it in quotes"),
+        (read_columns, "--group", ["sex"], "such as sex=COLUMN"),
     ],
 )
-def test_what_is_no_list_is_told_what_is(option, text, remedy):
-    with pytest.raises(fg.InputError, match=remedy):
-        read_lists(option, [text])
-
-
-def test_under_a_plan_a_group_is_told_its_column():
-    with pytest.raises(fg.InputError, match="such as sex=COLUMN"):
-        read_columns("--group", ["sex"])
+def test_what_is_no_pair_list_or_column_is_refused(read, option, text, told):
+    with pytest.raises(fg.InputError, match=f"{option}.*{told}"):
+        read(option, text)
