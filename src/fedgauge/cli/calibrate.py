@@ -36,9 +36,7 @@ def calibrate(
     How good it is shows on other rows: `fedgauge evaluate --calibrator`.
 
     Examples:
-
       fedgauge calibrate result.json -o map.json
-
       fedgauge calibrate result.json --method beta -o map.json
     """
     refuse_to_replace(calibrator=out)
@@ -106,9 +104,7 @@ def apply(
     """Take the scores of a file through a map: one column more, everything else as it was.
 
     Examples:
-
       fedgauge apply map.json scores.csv --score p -o calibrated.csv
-
       fedgauge apply map.json scores.parquet --score p --replace -o calibrated.parquet
     """
     if replace and column_out is not None:

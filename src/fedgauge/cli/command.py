@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import wraps
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, Signature, cleandoc, signature
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -19,28 +19,13 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors an
 def command(
     *, usual: str = "", by_plan: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    r"""Make a function a command.
+    """Make a function a command.
 
     A parameter whose type is a dataclass stands for a group of options: each field is an option,
     and the function gets the dataclass with what was typed. The options in `usual` are listed
     first; others of a group stand in its panel of the help. Every command has ``--quiet``.
     `by_plan` says that a plan stands, so that no option of the command changes what it says.
-
-    Examples
-    --------
-    >>> from dataclasses import dataclass
-    >>> import typer
-    >>> from typer.testing import CliRunner
-    >>> @dataclass(frozen=True)
-    ... class Where:
-    ...     folder: Annotated[str, typer.Option(help="Name of a folder.")] = "here"
-    >>> app = typer.Typer()
-    >>> @app.command()
-    ... @command()
-    ... def look(where: Where) -> None:
-    ...     print(where)
-    >>> CliRunner().invoke(app, ["--folder", "there"]).stdout
-    "Where(folder='there')\n"
+    The help shows each example of the docstring as a paragraph of its own.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
@@ -60,6 +45,7 @@ def command(
             finally:
                 screen.quiet = False
 
+        run.__doc__ = cleandoc(function.__doc__ or "").replace("\n  fedgauge ", "\n\n  fedgauge ")
         run.__signature__ = Signature(_options(function, usual.split()))  # type: ignore[attr-defined]
         return run
 

@@ -28,9 +28,7 @@ def demo(
     """Evaluate a model over five generated, unlike hospitals.
 
     Examples:
-
       fedgauge demo --out /tmp/demo
-
       fedgauge demo --files .
     """
     from fedgauge.demo import run, write_files

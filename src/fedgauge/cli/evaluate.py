@@ -137,29 +137,17 @@ def evaluate(
     """Evaluate a model over score files as if their rows were pooled.
 
     Examples:
-
       fedgauge evaluate scores.parquet --client site --label y --score p --json r.json
-
       fedgauge evaluate site-*.csv --label outcome --score risk --positive yes
-
       fedgauge evaluate s.parquet --client site --label y --score p --privacy ddp --epsilon 1
-
       fedgauge evaluate site-*.csv --label y --score p --at 0.5 --at-fpr 0.01
-
       fedgauge evaluate points.csv --label y --score points --values 0..10
-
       fedgauge evaluate export.csv --label y --score p --separator ';' --decimal ','
-
       fedgauge evaluate site-*.csv --label y --score p --calibrator map.json
-
       fedgauge evaluate site-*.csv --label y --score p --plan plan.toml
-
       fedgauge evaluate site-*.csv --label y --score p --axis two-round
-
       fedgauge evaluate clinic-*.csv --label y --score new --group sex=women,men --at 0.5
-
       fedgauge evaluate clinic-*.csv --label y --model-score new=new --model-score old=old
-
       fedgauge evaluate clinic-*.csv --label kind --class-scores flu=p_flu,cold=p_cold,well=p_well
     """
     refuse_to_replace(json=output.json, plots=output.plots, html=output.html)

@@ -203,11 +203,8 @@ def check(
     ends with 1 where the site would not join, or would stop.
 
     Examples:
-
       fedgauge exchange check /shared/run-1 scores.csv --label y --score p
-
       fedgauge exchange check run-1 scores.csv --label y --score p --group sex=gender
-
       fedgauge exchange check /shared/run-1 bought.csv --label bought --id user --bins shop-a.bins
     """
     site = Site.from_toml(site_file)
@@ -237,17 +234,11 @@ def join(
     the second is joined without a file: its rows are those of the first, and it costs nothing more.
 
     Examples:
-
       fedgauge exchange join /shared/run-1 scores.csv --label y --score p
-
       fedgauge exchange join run-1 export.csv --label y --score p --separator ';' --decimal ,
-
       fedgauge exchange join run-1 pets.csv --label kind --class-scores cat=p1,dog=p2
-
       fedgauge exchange join run-1 both.csv --label y --model-score new=p2 --model-score old=p1
-
       fedgauge exchange join run-1 bought.csv --label bought --id user --bins shop-a.bins
-
       fedgauge exchange join run-1
     """
     seen: list[RowSummary] = []
@@ -272,7 +263,6 @@ def share(run: Run, site_file: SiteOption = HERE) -> None:
     """Site, round 2: spread shares of this site's secrets over the others, sealed.
 
     Example:
-
       fedgauge exchange share /shared/run-1 --site hospital-a/site.toml
     """
     _answer(run, site_file, Stage.SHARE)
@@ -296,7 +286,6 @@ def submit(
     once stands: run again, it sends the same bytes.
 
     Example:
-
       fedgauge exchange submit /shared/run-1 --site hospital-a/site.toml
     """
     seen: list[RowSummary] = []
@@ -325,7 +314,6 @@ def confirm(run: Run, site_file: SiteOption = HERE) -> None:
     """Site, round 4: sign whose counts are in the sum, unless it would lay one site bare.
 
     Example:
-
       fedgauge exchange confirm /shared/run-1 --site hospital-a/site.toml
     """
     _answer(run, site_file, Stage.AGREE)
@@ -337,7 +325,6 @@ def reveal(run: Run, site_file: SiteOption = HERE) -> None:
     """Site, round 5: help to take the masks off the sum; this site's keys are then deleted.
 
     Example:
-
       fedgauge exchange reveal /shared/run-1 --site hospital-a/site.toml
     """
     _answer(run, site_file, Stage.OPEN)
@@ -349,7 +336,6 @@ def status(run: Run, site_file: SiteOption = HERE) -> None:
     """Say which round it is, what is awaited from whom, and who broke the rules.
 
     Example:
-
       fedgauge exchange status /shared/run-1 --site hospital-a/site.toml
     """
     site = Site.from_toml(site_file)
@@ -368,7 +354,6 @@ def evidence(
     It holds what members signed, so nobody's word is needed.
 
     Example:
-
       fedgauge exchange evidence evidence.fgx --site hospital-a/site.toml
     """
     told = examine(file, Site.from_toml(site_file))
@@ -383,9 +368,7 @@ def abandon(run: Run, yes: Yes = False, site_file: SiteOption = HERE) -> None:
     Where its numbers have left it asks first: what they cost stays, and others may lose it too.
 
     Examples:
-
       fedgauge exchange abandon /shared/run-1 --site hospital-a/site.toml
-
       fedgauge exchange abandon /shared/run-1 --site hospital-a/site.toml --yes
     """
     site = Site.from_toml(site_file)

@@ -150,9 +150,7 @@ def start(
     Labels apart from scores: whoever assigned the bins starts it, and invites who was given some.
 
     Examples:
-
       fedgauge exchange start plan.toml /shared/run-1 --site consortium/site.toml
-
       fedgauge exchange start assigned/plan.toml /shared/run-1 --site platform/site.toml
     """
     site = Site.from_toml(site_file)
@@ -185,9 +183,7 @@ def restart(
     that have sent their numbers have paid for it, and pay again: it asks first.
 
     Examples:
-
       fedgauge exchange restart /shared/run-1 /shared/run-2 --site consortium/site.toml
-
       fedgauge exchange restart /shared/run-1 /shared/run-2 --without hospital-c --yes
     """
     site = Site.from_toml(site_file)
@@ -226,9 +222,7 @@ def advance(
     written again.
 
     Examples:
-
       fedgauge exchange advance /shared/run-1 --site consortium/site.toml
-
       fedgauge exchange advance /shared/run-1 --evaluation 3fa9c2d1 --site consortium/site.toml
     """
     site = Site.from_toml(site_file)
@@ -315,7 +309,6 @@ def review(run: Run, site_file: SiteOption = HERE) -> None:
     """Officer: see who asks for what, what the site file says to it, and what it would cost.
 
     Example:
-
       fedgauge exchange review /shared/run-1 --site hospital-a/site.toml
     """
     site = Site.from_toml(site_file)
@@ -351,7 +344,6 @@ def approve(
     whole.
 
     Example:
-
       fedgauge exchange approve run-1 --evaluation 3fa9c2d16be0a4573fa9c2d16be0a457 --key my.key
     """
     site = Site.from_toml(site_file)

@@ -43,7 +43,6 @@ def show_ledger(
     """Show what evaluations of a site's data have cost, and what is left.
 
     Example:
-
       fedgauge ledger show --site hospital-a/site.toml --entries
     """
     site = Site.from_toml(site_file)
@@ -79,7 +78,6 @@ def show_pending(site_file: SiteOption = HERE) -> None:
     """List evaluations that the site joined and that are not over, and since when.
 
     Example:
-
       fedgauge ledger pending --site hospital-a/site.toml
     """
     listed = Participant(Site.from_toml(site_file)).pending()
@@ -116,7 +114,6 @@ def release(
     been, its cost stays.
 
     Example:
-
       fedgauge ledger release 3f9a02c1 --site hospital-a/site.toml
     """
     site = Site.from_toml(site_file)
@@ -168,11 +165,8 @@ def set_limit(
     is for all plans, too: for what they cost one label, were it the other one.
 
     Examples:
-
       fedgauge ledger set-limit --epsilon 3
-
       fedgauge ledger set-limit --epsilon 1 --unit example
-
       fedgauge ledger set-limit --epsilon 2 --unit label
     """
     site = Site.from_toml(site_file)

@@ -66,11 +66,8 @@ def encode(
     odd.
 
     Examples:
-
       fedgauge encode plan.toml rows.csv --label y --score p -o site-a.fgr
-
       fedgauge encode plan.toml rows.csv --label y --score p --group sex=gender -o site-a.fgr
-
       fedgauge encode second.json rows.csv --label y --score p --site site/site.toml -o a-2.fgr
     """
     seen: list[RowSummary] = []
@@ -105,7 +102,6 @@ def intake(
     anything but whole reports of this plan is named, and the command then ends with 1.
 
     Example:
-
       fedgauge intake plan.toml inbox/ --state intake --json result.json
     """
     refuse_to_replace(json=json)
@@ -153,7 +149,6 @@ def find_bins(
     has the key of this site file as that of a coordinator. Run again, it writes the same plan.
 
     Example:
-
       fedgauge find-bins plan.toml --state intake --site server/site.toml -o second.json
     """
     refuse_to_replace(second=out)

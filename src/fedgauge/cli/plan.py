@@ -299,31 +299,18 @@ def plan(
     """Choose axis, tree and noise from public hints, and predict the errors.
 
     Examples:
-
       fedgauge plan --examples 50000 --positive-rate 0.1 --clients 40 --epsilon 1 -o plan.toml
-
       fedgauge plan --examples 50000 --clients 40 --epsilon 0.3 --want 0.001
-
       fedgauge plan --examples 50000 --clients 40 --privacy sa --want recall@0.5=0.02
-
       fedgauge plan --examples 50000 --clients 40 --privacy ldp --epsilon 5 --want ece=0.01
-
       fedgauge plan --examples 50000 --clients 40 --privacy sa --min-cell 20
-
       fedgauge plan --examples 50000 --clients 40 --epsilon 1 --not-after 2026-12-31
-
       fedgauge plan --examples 50000 --clients 40 --epsilon 1 --range -8 8
-
       fedgauge plan --examples 50000 --clients 40 --epsilon 1 --scores margins
-
       fedgauge plan --examples 50000 --clients 40 --privacy sa --values 0..10
-
       fedgauge plan --examples 50000 --clients 40 --epsilon 1 --calibrator map.json
-
       fedgauge plan --clients 40 --epsilon 1 --group sex=women,men --group age=young,old --crossed
-
       fedgauge plan --clients 40 --epsilon 1 --classes flu,cold,well --also confusion
-
       fedgauge plan --clients 40 --epsilon 1 --models new,old
     """
     refuse_to_replace(plan=out)
@@ -394,9 +381,7 @@ def explain(
     Of an invitation also who asks. It is compared with no site file: `exchange review` does that.
 
     Examples:
-
       fedgauge explain plan.toml
-
       fedgauge explain /shared/run-1/invitation.fgx
     """
     from fedgauge.plan.explain import explain as in_words

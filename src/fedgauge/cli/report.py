@@ -30,9 +30,7 @@ def report(
     """Write a report of saved results: one HTML file that a browser opens without a network.
 
     Examples:
-
       fedgauge report r.json -o r.html
-
       fedgauge report week-1.json week-2.json -o both.html
     """
     from fedgauge.report import save_report

@@ -330,17 +330,11 @@ def show_result(
     """Print a saved result: the verdict, who signed it, all metrics, and those at thresholds.
 
     Examples:
-
       fedgauge show r.json
-
       fedgauge show r.json --site site.toml
-
       fedgauge show r.json --at 0.5 --at-fpr 0.01 --level 0.9
-
       fedgauge show r.json --calibration --plots pictures
-
       fedgauge show r.json --calibrator map.json
-
       fedgauge show r.json --group women --at 0.5
     """
     refuse_to_replace(plots=reading.plots)
@@ -396,9 +390,7 @@ def verify(
     Ends with 0 only then; with 1 when it was edited, is unsigned or signed by another key.
 
     Examples:
-
       fedgauge verify result.json --site site.toml
-
       fedgauge verify result.json --key ed25519:h0uVvOFdqJGDl1LNIzz1lbqkZ1V3Dbzc5BsCPXxlKVs
     """
     known, site = keys.read()

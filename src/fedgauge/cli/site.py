@@ -45,9 +45,7 @@ def doctor(
     Each finding comes with its remedy. Ends with 1 when something must be mended.
 
     Examples:
-
       fedgauge doctor
-
       fedgauge doctor --site hospital-a/site.toml --run /shared/run-1
     """
     findings = examine(site_file, run)
@@ -96,9 +94,7 @@ def init(
     """Make a site: a private key that never leaves, a file of what it allows, a ledger.
 
     Examples:
-
       fedgauge site init --name hospital-a --dataset stroke-2026 hospital-a
-
       fedgauge site init --name hospital-a --dataset stroke-2026 --positive yes --allow-exact
     """
     policy = Policy(
@@ -131,7 +127,6 @@ def dataset(
     get around a budget: whoever compares the results sees through both.
 
     Example:
-
       fedgauge site dataset stroke-2026-week-2 --site hospital-a/site.toml
     """
     known = name in Site.from_toml(site_file).ledger.datasets()
@@ -152,7 +147,6 @@ def name_witness(
     is backed up, put back or cloned together with the site's folder.
 
     Example:
-
       fedgauge site witness /mnt/share/hospital-a.head --site hospital-a/site.toml
     """
     site = add_witness(site_file, path)
@@ -166,7 +160,6 @@ def show(site_file: SiteOption = HERE) -> None:
     """Show a site's public key, limits, peers, coordinators and approvers.
 
     Example:
-
       fedgauge site show --site hospital-a/site.toml
     """
     site = Site.from_toml(site_file)
@@ -186,9 +179,7 @@ def log(
     The hash is that of the file in the exchange's folder, or of the file of reports.
 
     Examples:
-
       fedgauge site log --site hospital-a/site.toml
-
       fedgauge site log --csv left.csv --site hospital-a/site.toml
     """
     rows = what_left(Site.from_toml(site_file))
@@ -223,13 +214,9 @@ def trust(
     """Approve a partner by its key. Compare keys over another channel first.
 
     Examples:
-
       fedgauge site trust hospital-b ed25519:Xk...
-
       fedgauge site trust consortium ed25519:9f... --coordinator
-
       fedgauge site trust officer ed25519:4c... --approver
-
       fedgauge site trust hospital-b ed25519:Pq... --replace
     """
     role: Role = "coordinator" if coordinator else "approver" if approver else "peer"
@@ -257,7 +244,6 @@ def approver(
     """Make a key for an approver: from then on nothing is joined that no approver signed.
 
     Example:
-
       fedgauge site approver officer /media/stick/officer.key --site hospital-a/site.toml
     """
     add_approver(site_file, name, key_file)

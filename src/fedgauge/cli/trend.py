@@ -54,9 +54,7 @@ def diff(
     """Print how far two results differ, the first less the second, with intervals.
 
     Examples:
-
       fedgauge diff june.json may.json
-
       fedgauge diff june.json may.json --at 0.5 --overlapping
     """
     paths = first_file, second_file
@@ -122,9 +120,7 @@ def trend(
     Ends with 0 whether or not there are alarms.
 
     Examples:
-
       fedgauge trend weekly
-
       fedgauge trend weekly --at 0.5 -o trend.html
     """
     if out is not None and out.suffix not in _SAVES:

@@ -194,15 +194,10 @@ def evaluate(
     Ids are compared as they are written; those without a partner are counted and left out.
 
     Examples:
-
       fedgauge vertical evaluate scores.csv shop-*.csv --id user --score p --label bought
-
       fedgauge vertical evaluate scores.csv labels.csv --party shop --id user --score p --label y
-
       fedgauge vertical evaluate scores.csv shop-*.csv --id user --score p --label y --only roc_auc
-
       fedgauge vertical evaluate scores.csv shop-*.csv --id user --score p --label y --privacy ldp
-
       fedgauge vertical evaluate clinic-*.csv --client-scored --score p --label y
     """
     from fedgauge.vertical.evaluate import evaluate_vertical
@@ -359,11 +354,8 @@ def plan(
     """Say which mechanism is best and what to expect of it, from public figures alone.
 
     Examples:
-
       fedgauge vertical plan --parties 4 --examples 20000 --epsilon 1 --positive-rate 0.1
-
       fedgauge vertical plan --parties 2 --examples 5000 --epsilon 0.5 --only roc_auc
-
       fedgauge vertical plan --parties 4 --examples 20000 --want roc_auc=0.01
     """
     budget = 1.0 if epsilon is None else epsilon

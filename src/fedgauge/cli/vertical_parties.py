@@ -137,9 +137,7 @@ def roster(
     flow in which each party scores its own examples.
 
     Examples:
-
       fedgauge vertical roster bought.csv --id user --site shop-a/site.toml --output shop-a.roster
-
       fedgauge vertical roster scored.csv --score p --site shop-a/site.toml --output shop-a.roster
     """
     column, dialect = columns.column, columns.dialect
@@ -295,11 +293,8 @@ def assign(
     (--privacy ldp) and those who send the AUC alone (--mechanism) answer without a sum.
 
     Examples:
-
       fedgauge vertical assign scores.csv *.roster --id user --score p --epsilon 1 --output bins
-
       fedgauge vertical assign *.roster --client-scored --epsilon 1 --output bins
-
       fedgauge vertical assign scores.csv *.roster --id user --score p --epsilon 1 --mechanism \
       adaptive --output ranks
     """
@@ -559,7 +554,6 @@ def check(
     answer.
 
     Example:
-
       fedgauge vertical check plan.toml a.bins bought.csv --label y --id user
     """
     with _as_input():
@@ -615,7 +609,6 @@ def answer(
     would count.
 
     Example:
-
       fedgauge vertical answer plan.toml a.bins bought.csv --label y --id user --output a.answer
     """
     seen: list[RowSummary] = []
@@ -656,7 +649,6 @@ def result(
     confirms it: it is unsigned, and rests on the word of whoever scored.
 
     Example:
-
       fedgauge vertical result plan.toml *.answer --site platform/site.toml --json r.json
     """
     with _as_input():
