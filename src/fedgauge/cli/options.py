@@ -467,10 +467,7 @@ class AxisOptions:
         return True
 
     def exact_values(self, axis: fg.Axis) -> str | None:
-        """What scores that are whole numbers had better be counted by; None if that is unlikely.
-
-        Only a range that was stated, from one whole number to another, is one of points.
-        """
+        """Advice to count whole-number scores by value, where the stated range is one of points."""
         if self.range_ is None:
             return None
         low, high = self.range_
@@ -563,11 +560,7 @@ def read_pairs(option: str, text: str) -> dict[str, str]:
 
     A pair that holds a comma stands in quotes; the first ``=`` ends a name.
 
-    Examples
-    --------
-    >>> read_pairs("--class-scores", "cat=p1, dog=p2")
-    {'cat': 'p1', 'dog': 'p2'}
-    >>> read_pairs("--class-scores", '"cat, black=p1",dog=p2')
+    >>> read_pairs("--class-scores", '"cat, black=p1", dog=p2')
     {'cat, black': 'p1', 'dog': 'p2'}
     """
     read: dict[str, str] = {}
@@ -586,8 +579,6 @@ def read_lists(
 ) -> dict[str, tuple[str, ...]]:
     """Names and the values, or columns, of each: one name each time the option is given.
 
-    Examples
-    --------
     >>> read_lists("--group", ["sex=women,men", "ward=1"])
     {'sex': ('women', 'men'), 'ward': ('1',)}
     """
@@ -607,13 +598,7 @@ def read_lists(
 
 
 def read_names(option: str, text: str) -> tuple[str, ...]:
-    """Several names.
-
-    Examples
-    --------
-    >>> read_names("--models", "new, old")
-    ('new', 'old')
-    """
+    """Several names, with commas between them."""
     names = tuple(_parts(text))
     if not (names and all(names)):
         raise InputError(f"{option} takes names, such as new,old; got {text!r}.")
@@ -623,8 +608,6 @@ def read_names(option: str, text: str) -> tuple[str, ...]:
 def read_columns(option: str, texts: Sequence[str]) -> dict[str, str]:
     """Names and the one column of each: one name each time the option is given.
 
-    Examples
-    --------
     >>> read_columns("--group", ["sex=gender", "ward=w"])
     {'sex': 'gender', 'ward': 'w'}
     """

@@ -151,10 +151,7 @@ class ThresholdOptions:
         return result if self.level is None else result.at_level(self.level)
 
     def points(self, result: fg.Evaluation) -> list[tuple[str, fg.AtThreshold]]:
-        """What was asked for, in words, and the metrics there; none where there are several scores.
-
-        Of these each has its own at a threshold, but none in common for a rate.
-        """
+        """The metrics at each point asked for, by its name in words; none for several scores."""
         rates = {"fpr": self.at_fpr, "recall": self.at_recall, "precision": self.at_precision}
         if result.is_several:
             if any(rates.values()):

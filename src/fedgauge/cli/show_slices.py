@@ -43,9 +43,9 @@ def first(names: Sequence[T]) -> Sequence[T]:
 
 
 class Notes:
-    """What is to know about a table: which of its numbers are rough, and why some are not there.
+    """Footnotes of a table: which of its numbers are rough, and why some are not there.
 
-    What was said below a table `before` is not said again.
+    Notes below a table `before` are not said again.
     """
 
     def __init__(self, before: Notes | None = None) -> None:
@@ -56,10 +56,7 @@ class Notes:
     def number(
         self, name: object, read: Callable[[], fg.Estimate], *, of: float | None = None
     ) -> str:
-        """A number with its interval, or that it is withheld or undefined.
-
-        One that is of no examples is not there, which needs no explanation.
-        """
+        """A number with its interval, or that it is withheld, undefined or of no examples."""
         if of == 0:
             return "no examples"
         try:

@@ -195,7 +195,7 @@ class ColumnOptions:
 class SliceOptions(NamedTuple):
     """What is told apart beyond the columns, as it was written.
 
-    Of rows that are `reported` one by one none has its scores counted together.
+    Rows that are `reported` one by one have none of their scores counted together.
     """
 
     positive: str | None

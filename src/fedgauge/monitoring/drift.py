@@ -11,8 +11,8 @@ comparisons are independent of each other (recursive residuals; Brown, Durbin & 
 tests are made of them. *Jump*: one of them is far from 0. *Shift*: the last three together are.
 Look t may spend 1/(t(t-1)) of the rate on each, which adds up to all of it however many looks there
 will be. *Drift*: the sum of all is outside a boundary that a random walk crosses with at most that
-chance, ever (Robbins 1970, the normal mixture). So no number of looks is set beforehand, and what a
-look was judged to be never changes by later ones.
+chance, ever (Robbins 1970, the normal mixture). So no number of looks is set beforehand, and later
+looks never change how an earlier one was judged.
 
 Arrays may have axes of their own in front: many series at once.
 """
@@ -50,8 +50,8 @@ class Noise(NamedTuple):
     """The noise in counts of looks. Weights are by class and bin.
 
     `covariance` is that of two weighted sums, by look: of these looks, and perhaps of later ones.
-    `loudest` is the share of the noise variance of a weighted sum of one look that a single number
-    has at most, of all that were drawn: 1 where that is not known.
+    `loudest` is the largest share of the noise variance of a look's weighted sum that one drawn
+    number has: 1 where that is not known.
     """
 
     covariance: Callable[[Floats, Floats], Floats]
@@ -69,9 +69,9 @@ class Moved(NamedTuple):
     """How far a look is from those before it; not a number where there is too little to compare.
 
     `by` is the difference, `deviation` its standard deviation, `z` the difference as a normal
-    deviate: less than the ratio of both where skewed counts or noise make far values likelier.
-    These are told by `skew`, the third cumulant in standard deviations, `noisy`, the share of the
-    variance that is noise, and `loud`, the share of the noise that one drawn number has at most.
+    deviate: less than the ratio of both where skewed counts or noise make far values likelier. That
+    depends on `skew`, the third cumulant in standard deviations, `noisy`, the share of the variance
+    that is noise, and `loud`, the share of the noise that one drawn number has at most.
     """
 
     by: Floats
@@ -100,8 +100,6 @@ def ratio(pool: Floats, above: Floats, below: Floats) -> tuple[Term, ...]:
 def area(pool: Floats) -> tuple[Term, ...]:
     """The terms of the area under the ROC curve: Hajek's projection, at the pool's classes.
 
-    Examples
-    --------
     >>> positives, negatives = area(np.array([[3.0, 1.0], [1.0, 3.0]]))
     >>> positives.above[1].tolist()  # where positives stand among negatives, less the mean
     [-0.375, 0.125]
@@ -120,17 +118,9 @@ def area(pool: Floats) -> tuple[Term, ...]:
 def moved(counts: Floats, terms: Sequence[Term], noise: Noise | None = None) -> Moved:
     """How far the last look is from those before it.
 
-    Parameters
-    ----------
-    counts
-        By look, class and bin, as released.
-    terms
-        What is watched, of the pool of all these looks.
-    noise
-        The noise in the counts, if there is some.
+    `counts` are by look, class and bin, as released; `terms` what is watched, of the pool of all
+    looks.
 
-    Examples
-    --------
     >>> before, now = [[300, 100], [100, 300]], [[300, 100], [200, 200]]
     >>> counts = np.array([before, before, now], dtype=float)
     >>> found = moved(counts, area(counts.sum(axis=0)))
@@ -194,15 +184,9 @@ def _compared(
 def judge(z: Floats, rate: float) -> Judged:
     """What the comparisons of looks show, by look on the first axis.
 
-    Parameters
-    ----------
-    z
-        The deviates, not a number where there is none; the first look has none.
-    rate
-        The chance that any of the tests is ever an alarm without a change, at most.
+    `z` are the deviates, not a number where there is none; the first look has none. `rate` is the
+    chance that any of the tests is ever an alarm without a change, at most.
 
-    Examples
-    --------
     >>> judge(np.array([np.nan, 0.5, -0.2, -6.0]), 0.05).jump.round(2).tolist()
     [0.0, 0.19, 0.07, 1.88]
     """
@@ -227,8 +211,6 @@ def judge(z: Floats, rate: float) -> Judged:
 def jump_limit(rate: float, look: int) -> float:
     """How far from 0 the comparison of a look must be to be an alarm.
 
-    Examples
-    --------
     >>> [round(jump_limit(0.05, look), 2) for look in (2, 10, 52)]
     [2.24, 3.45, 4.28]
     """
@@ -242,8 +224,6 @@ def least_change(found: Moved, rate: float) -> Floats:
     :data:`POWER`: by the test for a shift, as if coming looks were as large and noisy as this one.
     Not a number where there was nothing to compare, or a handful of rows decides.
 
-    Examples
-    --------
     >>> looks = Moved(*(np.array([each, each]) for each in (0.0, 0.01, 0.0, 0.0, 0.0, 1.0)))
     >>> round(float(least_change(looks, 0.05)[1]), 3)
     0.037
@@ -419,13 +399,7 @@ def _loudest(pooled: PooledCounts, weights: Floats) -> Floats:
 
 
 def loudest_node(tree: Sequence[int], variances: Sequence[float], weights: Floats) -> Floats:
-    """The largest share of the noise variance of a weighted sum that is one node's.
-
-    Examples
-    --------
-    >>> float(loudest_node((4,), (2.0,), np.array([[1.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 1.0]])))
-    0.25
-    """
+    """The largest share of the noise variance of a weighted sum that is one node's."""
     by_level = zip(level_weights(tree, variances, weights), variances, strict=True)
     heard = [variance * each**2 for each, variance in by_level]
     total = np.sum([each.sum(axis=(-2, -1)) for each in heard], axis=0)
@@ -440,21 +414,11 @@ def _is_summed(pooled: PooledCounts) -> bool:
 
 
 class Run(NamedTuple):
-    """One thing that is watched, over all looks.
+    """One thing that is watched, over all looks."""
 
-    Attributes
-    ----------
-    moved
-        How far each look is from those before it, by look and by what may move.
-    judged
-        How far that is on the way to an alarm.
-    rate
-        The part of the rate that each of what may move has.
-    """
-
-    moved: Moved
-    judged: Judged
-    rate: float
+    moved: Moved  # how far each look is from those before it, by look and by what may move
+    judged: Judged  # how far that is on the way to an alarm
+    rate: float  # the part of the rate that each of what may move has
 
     @property
     def alarms(self) -> dict[str, NDArray[np.bool_]]:
@@ -480,16 +444,9 @@ def follow(
 ) -> dict[Watched, Run]:
     """How each look stands to those before it, in all that is watched.
 
-    Parameters
-    ----------
-    first
-        The first so many looks, on bins that all of these have.
-    number
-        How many there are.
-    watched
-        What is watched. Each has the same part of the rate.
-    rate
-        The chance that any alarm is ever raised while nothing changes, at most.
+    `first` gives the first so many looks, on bins that all of these have, and `number` is how many
+    there are. `rate` is the chance that any alarm is ever raised while nothing changes, at most;
+    each thing that is watched has the same part of it.
     """
     starts = first_groups(first(1))
     found: dict[Watched, list[list[Moved]]] = {each: [] for each in watched}
@@ -523,21 +480,11 @@ def watch(axis: Axis, at: Sequence[float]) -> tuple[Watched, ...]:
 
 
 class Shift(NamedTuple):
-    """How far the scores of a look are from those of the looks before it.
+    """How far the scores of a look are from those of the looks before it."""
 
-    Attributes
-    ----------
-    psi
-        Population stability index, over as many groups of scores as the first look had tenths.
-    psi_expected
-        What it is on average while nothing changes: sampling and noise push it up.
-    ks
-        Largest difference of the shares of scores below a bin edge.
-    """
-
-    psi: float
-    psi_expected: float
-    ks: float
+    psi: float  # population stability index, over as many groups as the first look had tenths
+    psi_expected: float  # its mean while nothing changes: sampling and noise push it up
+    ks: float  # largest difference of the shares of scores below a bin edge
 
 
 def shift(looks: Looks, starts: Floats) -> Shift | None:

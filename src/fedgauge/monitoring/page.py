@@ -39,15 +39,7 @@ def save_trend(trend: Trend, path: str | Path, *, name: str) -> None:
 
 
 def trend_page(trend: Trend, *, name: str) -> str:
-    """The same as text.
-
-    Examples
-    --------
-    >>> week = lambda high: fg.evaluate({"a": ([0, 1] * 100, [0.1, high] * 100)})
-    >>> page = trend_page(fg.Trend.of({"a": week(0.9), "b": week(0.8)}), name="weekly")
-    >>> page.startswith("<!doctype html>")
-    True
-    """
+    """A trend as the text of one HTML file."""
     record = trend.record
     style, script = text_of("page.css"), text_of("figures.js", "trend.js")
     filled = Template(text_of("trend.html")).substitute(

@@ -168,9 +168,7 @@ def _in_words(by: Order, days: Mapping[Path, str]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Trend:
-    """Results of one model over time.
-
-    Made by :func:`fedgauge.read_trend` or :meth:`of`.
+    """Results of one model over time, made by :func:`fedgauge.read_trend` or :meth:`of`.
 
     Attributes
     ----------
@@ -220,20 +218,16 @@ class Trend:
     ) -> Trend:
         """A trend of results, oldest first, by the names of looks.
 
-        Each look is taken to be of rows of its own. Of rows that are in several looks alarms are
-        rarer than stated.
+        Each look is taken to be of rows of its own: where rows are in several, alarms are rarer
+        than stated.
 
         Examples
         --------
-        >>> rng = np.random.default_rng(0)
-        >>> def week(signal):
-        ...     y = rng.random(5000) < 0.3
-        ...     s = 1 / (1 + np.exp(1 - signal * y - rng.normal(size=5000)))
-        ...     return fg.evaluate({"a": (y, s)})
-        >>> weeks = {f"week {n}": week(1.5 if n < 5 else 1.1) for n in range(1, 7)}
-        >>> trend = fg.Trend.of(weeks)
-        >>> trend.alarms[0].look, trend.alarms[0].metric
-        ('week 5', 'roc_auc')
+        >>> def week(number, high):
+        ...     return fg.evaluate({"a": ([0, 1] * (100 + number), [0.1, high] * (100 + number))})
+        >>> weeks = {f"week {n}": week(n, 0.9 if n < 5 else 0.0) for n in range(1, 7)}
+        >>> fg.Trend.of(weeks).alarms[0].look
+        'week 5'
         """
         if not results:
             raise InputError("a trend is of results, and there are none.")
@@ -317,7 +311,7 @@ class Trend:
 
     @property
     def spent(self) -> tuple[float, float] | None:
-        """Epsilon and delta of all looks together, for whoever is in each of them.
+        """Epsilon and delta of all looks together, for someone who is in each of them.
 
         Infinite with an exact sum; None where looks protect different units.
         """
@@ -340,9 +334,9 @@ class Trend:
         Its columns are `look`, `when`, `metric`, `threshold`, the `value` with its interval (`low`,
         `high`) at `level`, how far it `moved` from the mean of the looks before, that as a normal
         deviate (`z`), the `least` change that would be found from then on (:meth:`least`), and the
-        tests that raise an `alarm`. Of ``score_distribution`` the value is
-        the largest difference of shares of scores below an edge (KS); ``psi`` and
-        ``psi_expected``, what it is on average without a change, have rows of their own.
+        tests that raise an `alarm`. For ``score_distribution`` the value is the largest difference
+        of shares of scores below an edge (KS); ``psi`` and ``psi_expected``, its mean without a
+        change, have rows of their own.
         """
         return frame_of(TrendRow._fields, self._rows, backend)
 
@@ -354,7 +348,7 @@ class Trend:
         """The least change, if it lasts, that the looks to come would find soon.
 
         From the last look on, within three looks, with a chance of about 0.9, if they are as large
-        and as noisy as the last. Of ``score_distribution`` a change of a share of scores. None
+        and as noisy as the last. For ``score_distribution`` a change of a share of scores. None
         where nothing could be compared.
         """
         for watched, run in self._runs.items():
@@ -375,13 +369,8 @@ class Trend:
     def to_html(self, path: str | Path, *, name: str | None = None) -> None:
         """Save a page for people: one HTML file that a browser opens without a network.
 
-        It has what moved in words, a figure of each thing that is watched with intervals and
-        alarms, the budget, and what each look promises. Its numbers are those of :attr:`record`.
-
         Parameters
         ----------
-        path
-            Where to save it.
         name
             Its title; by default the name of the file.
 
@@ -390,8 +379,7 @@ class Trend:
         >>> import tempfile
         >>> week = lambda high: fg.evaluate({"a": ([0, 1] * 100, [0.1, high] * 100)})
         >>> trend = fg.Trend.of({"2026-W01": week(0.9), "2026-W02": week(0.8)})
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     trend.to_html(f"{folder}/trend.html")
+        >>> trend.to_html(f"{tempfile.mkdtemp()}/trend.html")
         """
         from fedgauge.monitoring.page import save_trend  # only who wants a page waits for it
 
@@ -440,10 +428,10 @@ def read_trend(
         Where results are saved as JSON, one file for each look. Other files are skipped, and
         :attr:`Trend.skipped` says why.
     by
-        What says when a look was, since results do not: ``"name"``, the dates in the names of the
-        files (``2026-11-16``, ``20261116`` or ``2026-W47``) if all have one, else their order,
-        in which ``week-10`` is after ``week-9``; ``"time"``, when files were last changed, which
-        copying may lose.
+        When a look was, since results do not say: ``"name"``, the dates in the names of the files
+        (``2026-11-16``, ``20261116`` or ``2026-W47``) if all have one, else their order, in which
+        ``week-10`` is after ``week-9``; ``"time"``, when files were last changed, which copying may
+        lose.
     at, rate
         As for :class:`Trend`.
     model, group, label
@@ -454,8 +442,7 @@ def read_trend(
     >>> import tempfile
     >>> folder = tempfile.mkdtemp()
     >>> for week, high in (("2026-W01", 0.9), ("2026-W02", 0.8)):
-    ...     rows = ([0, 1] * 100, [0.1, high] * 100)
-    ...     fg.evaluate({"a": rows}).to_json(f"{folder}/{week}.json")
+    ...     fg.evaluate({"a": ([0, 1], [0.1, high])}).to_json(f"{folder}/{week}.json")
     >>> trend = fg.read_trend(folder)
     >>> trend.looks, trend.order
     (('2026-W01', '2026-W02'), 'by the dates in the names of the files')

@@ -25,8 +25,6 @@ def kept(x: Floats, y: Floats, tolerance: float = TOLERANCE) -> NDArray[np.intp]
 
     Douglas & Peucker 1973, both axes having length 1.
 
-    Examples
-    --------
     >>> kept(np.array([0.0, 0.2, 0.5, 1.0]), np.array([0.0, 0.4, 1.0, 1.0])).tolist()
     [0, 2, 3]
     """
@@ -217,9 +215,8 @@ _RECALL_FROM: Final = 0.01  # as pictures of PR curves: before, precision hangs 
 def part_of(result: Evaluation, *, brief: bool = False) -> dict[str, Any]:
     """What the page shows of a result of one model and class, as plain data.
 
-    To be `brief`, as one of many, it has ROC and PR curve alone, and fewer thresholds.
-
-    ``why`` says why there are no curves and thresholds, where there are none.
+    To be `brief`, as one of many, it has ROC and PR curve alone, and fewer thresholds. ``why`` says
+    why there are no curves and thresholds, where there are none.
     """
     part: dict[str, Any] = {"name": str(result.slice), "level": f"{result.level * 100:g}%"}
     part["metrics"] = [
@@ -321,9 +318,9 @@ def _chance(result: Evaluation, kind: CurveKind[Any]) -> list[list[float]]:
 
 
 def _histogram(result: Evaluation) -> dict[str, Any] | None:
-    """Shares of each class by runs of neighbouring bins; None where nothing is told of them.
+    """Shares of each class by runs of neighbouring bins; None where they are withheld.
 
-    Of the counts that curves are drawn from, so that bars beyond a threshold add up to its rates.
+    From the counts that curves are drawn from, so that bars beyond a threshold add up to its rates.
     """
     if result.withheld is not None:
         return None

@@ -21,8 +21,6 @@ def text_of(*names: str) -> str:
 def plain_json(plain: Any) -> str:
     r"""Numbers and names as text that stays within its element.
 
-    Examples
-    --------
     >>> plain_json({"name": "</script>"})
     '{"name":"\\u003c/script\\u003e"}'
     """
@@ -45,13 +43,7 @@ _LONGEST_NUMBER: Final = 40  # characters of a number with its interval
 
 
 def paragraph(words: str, kind: str = "") -> str:
-    """A paragraph; `kind` is what the style sheet calls it.
-
-    Examples
-    --------
-    >>> paragraph("a < b", "caution")
-    '<p class="caution">a &lt; b</p>'
-    """
+    """A paragraph; `kind` is what the style sheet calls it."""
     return f"<p{_class(kind)}>{escape(words)}</p>"
 
 

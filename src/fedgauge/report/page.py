@@ -273,21 +273,11 @@ def report(
     budget: str | None = None,
     client_average: float | None = None,
 ) -> str:
-    """The same as text.
+    """Results, by names such as those of files, as the text of one HTML file.
 
-    Parameters
-    ----------
-    results
-        By name, such as that of a file; the first is shown when the page opens.
-    signatures
-        Where they were compared with known keys; else those of the results.
-    budget
-        What is left of a site's privacy budget, in words, where its ledger is known.
-    client_average
-        The average of the clients' own ROC AUCs, of one result, where somebody knows it.
+    `signatures` are given where they were compared with known keys. `budget` is what is left of a
+    site's privacy budget, in words. `client_average` is the average of the clients' own ROC AUCs.
 
-    Examples
-    --------
     >>> result = fg.evaluate({"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 1], [0.1, 0.4])})
     >>> report({"week 1": result}).startswith("<!doctype html>")
     True

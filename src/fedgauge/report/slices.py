@@ -41,8 +41,6 @@ def forest(
 ) -> dict[str, Any]:
     """A figure of rows, with a dashed line at a value, and what that value means.
 
-    Examples
-    --------
     >>> women = Estimate(0.7, (0.7, 0.7), 0.6, 0.8, 0.95)
     >>> rows = [FigureRow("women", women), FigureRow("men", None)]
     >>> forest("by-slice", "By group", "ROC AUC", rows, note="", line=(0.5, "chance"))["rows"]
