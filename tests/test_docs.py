@@ -120,6 +120,18 @@ def test_calibration_runs_as_written(tmp_path, shell, monkeypatch, capsys):
     assert capsys.readouterr().out.startswith("log loss 0.")
 
 
+def test_the_page_on_shrinkage_says_the_worst_that_was_measured():
+    _, after = (DOCS / "results.md").read_text().split("**The worst: 256 bins under a binary tree")
+    table = after.split("\n\n")[1]
+    worst = dict(re.findall(r"^\| (.+?) \| .* \| [\d.]+ / ([\d.]+) \| .* \|$", table, re.MULTILINE))
+    separated = float(worst.pop("perfectly separated"))
+    others = round(max(map(float, worst.values())))
+    text = " ".join((DOCS / "shrinkage.md").read_text().split())
+    assert len(worst) >= 7
+    assert "256 bins in a binary tree**. At epsilon 0.3 smoothing makes the PR error" in text
+    assert f"up to {others} times larger, and {separated:g} times for perfectly separated" in text
+
+
 def test_the_file_exchange_runs_as_written(tmp_path, shell):
     told = follow(DOCS / "exchange.md", tmp_path, shell)
     assert "Waiting for the coordinator" in told
