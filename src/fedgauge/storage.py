@@ -416,10 +416,7 @@ def faults(
     private: bool = False,
     then: str = "check what it says",
 ) -> Iterator[str]:
-    """Each thing that is wrong, with the command that mends it.
-
-    If the file is missing, what is wrong with the way to it.
-    """
+    """Each thing that is wrong with a file, or the way to it, with the command that mends it."""
     if os.name != "posix":
         return
     *above, place = _way(path.absolute())
@@ -494,10 +491,7 @@ def _way(path: Path) -> Iterator[Path]:
 
 
 def _for_its_owner_alone(folder: Path, found: os.stat_result) -> bool:
-    """Whether a group that may write is its owner's own, with nobody else in it.
-
-    Never root's: containers run users without an account in it.
-    """
+    """Whether a group that may write is its owner's own, and not root's, which containers share."""
     import grp
     import pwd
 

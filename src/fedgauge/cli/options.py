@@ -353,10 +353,7 @@ def load_map(path: Path | None) -> fg.Calibrator | None:
 
 @contextmanager
 def naming_labels(files: list[Path], column: str, dialect: DialectOptions) -> Iterator[list[str]]:
-    """Say which labels a column has where they do not fit: the data are the caller's own here.
-
-    Classes that are added to what it yields are known, and others are said.
-    """
+    """Say which labels a column has where they do not fit; classes in what it yields are known."""
     known: list[str] = []
     try:
         yield known

@@ -43,10 +43,7 @@ def first(names: Sequence[T]) -> Sequence[T]:
 
 
 class Notes:
-    """Footnotes of a table: which of its numbers are rough, and why some are not there.
-
-    Notes below a table `before` are not said again.
-    """
+    """Which numbers of a table are rough, and why some are missing; no note of `before` again."""
 
     def __init__(self, before: Notes | None = None) -> None:
         self._rough: set[str] = set()

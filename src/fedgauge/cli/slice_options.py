@@ -193,10 +193,7 @@ class ColumnOptions:
 
 
 class SliceOptions(NamedTuple):
-    """What is told apart beyond the columns, as it was written.
-
-    Rows that are `reported` one by one have none of their scores counted together.
-    """
+    """What is told apart beyond the columns, as written; `reported` rows have no joint scores."""
 
     positive: str | None
     crossed: bool

@@ -161,10 +161,7 @@ def with_progress(work: Callable[[], T], doing: str = "Counting scores") -> T:
 
 @contextmanager
 def readable_errors(*, by_plan: bool = False) -> Iterator[None]:
-    """One line on stderr, and the error's exit code.
-
-    `by_plan` says that a plan stands, so that no option of the command changes what it says.
-    """
+    """One line on stderr, and the error's exit code; `by_plan` as for :func:`command`."""
     try:
         yield
     except fg.FedgaugeError as error:

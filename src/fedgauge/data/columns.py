@@ -118,10 +118,7 @@ def floats_of(column: Column) -> Floats:
 
 
 def distinct(column: Column) -> tuple[NDArray[Any], list[Any]]:
-    """Codes of a column's values, -1 where one is missing, and the values by code.
-
-    No row changes what another row's code stands for.
-    """
+    """Codes of a column's values, -1 where missing, and the values; no row decides on another."""
     if not isinstance(column, pa.DictionaryArray) and not _is_of_one_kind(column):
         return _number_objects(column.tolist())
     try:

@@ -350,10 +350,7 @@ _READ_AHEAD: Final = WeakSet[_Utf8Rows]()
 
 
 def is_reading_ahead() -> bool:
-    """Whether Arrow may still read, in a thread of its own, a file that was given up.
-
-    Python aborts where such a thread calls it while it ends.
-    """
+    """Whether Arrow may still read a file in a thread of its own: Python must not end yet."""
     return bool(_READ_AHEAD)
 
 
@@ -397,10 +394,7 @@ def odd_line(line: int, fields: int, named: int) -> str:
 
 
 def _first_odd_line(text: _Text) -> tuple[int, int, int] | None:
-    """The first line with another number of columns than the header, and both numbers.
-
-    Arrow counts rows: one can span several lines, and a blank line is none.
-    """
+    """The first line, as a text editor counts, with another number of columns than the header."""
     with text.opened() as file:
         words = io.TextIOWrapper(file, encoding="utf-8", newline="")
         rows = csv.reader(_bounded_lines(words), delimiter=text.delimiter, strict=True)
@@ -921,10 +915,7 @@ def refuse_repeated_files(paths: Sequence[str | Path]) -> None:
 def some_labels(
     paths: Sequence[str | Path], column: str, *, most: int, separator: str | None = None
 ) -> list[str] | None:
-    """The values of a column, in order; None where the first rows of a file have more than `most`.
-
-    For the owner of the files: so few values are labels, and more would be rows.
-    """
+    """The labels of a column, in order; None where it has more than `most`: those would be rows."""
     found: set[str] = set()
     for path in map(Path, paths):
         opener = checked_opener(path, (column,), Dialect(separator, "."))

@@ -28,10 +28,7 @@ Numbers = NDArray[np.int64]
 def count_rows(
     plan: EvaluationPlan, data: Data, *, may_be_empty: bool = True, draw: Draw | None = None
 ) -> ScoreHistogram:
-    """One client's histogram, each unit's rows capped as the plan says.
-
-    A client without rows counts like any other, since its silence would tell that it has none.
-    """
+    """One client's histogram, maybe of no rows, each unit's rows capped as the plan says."""
     rows, cap = read_batches(data), plan.privacy.unit_cap
     if cap is not None:
         rows = limit_rows(rows, cap)
@@ -54,10 +51,7 @@ def count_batches(
 def count_exactly(
     plan: EvaluationPlan, batches: Iterable[Examples]
 ) -> tuple[ScoreHistogram, RowSummary]:
-    """One client's histogram for an exact sum, and a summary of its rows for the operator.
-
-    Rows that cannot be counted, or are more than the plan has room for, are refused.
-    """
+    """One client's histogram for an exact sum, and a summary for its operator; refuses odd rows."""
     clipped = 0
     layout = plan.task.layout
 
@@ -180,10 +174,7 @@ def same_contribution(plan: EvaluationPlan, histogram: ScoreHistogram, key: byte
 
 
 def release(plan: EvaluationPlan, total: Numbers, clients: int) -> Released:
-    """What the sum over `clients` clients tells, small cells and groups hidden where the plan says.
-
-    An exact sum that no rows have is refused.
-    """
+    """What the sum over clients tells, small cells hidden; refuses exact sums that no rows have."""
     ends = np.cumsum([plan.task.rows_sent * count for count in plan.final.nodes]).astype(int)
     counted, tables = _split(plan, total)
     *levels, sums = (part.reshape(plan.task.rows_sent, -1) for part in np.split(counted, ends))

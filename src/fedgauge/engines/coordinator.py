@@ -231,10 +231,7 @@ class Coordinator:
         return self._site.folder / "sessions"
 
     def _path(self, invitation: Invitation) -> Path:
-        """Where an evaluation is stored: of two rounds the second takes the place of the first.
-
-        So it is begun once, whenever the coordinator's process is killed.
-        """
+        """Where an evaluation is stored; a second round takes the first one's place, once."""
         return self._named(invitation.follows or invitation.session)
 
     def _named(self, evaluation: bytes) -> Path:

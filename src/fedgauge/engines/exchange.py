@@ -204,10 +204,7 @@ class Exchange:
             )
 
     def is_finished(self, invitation: Invitation) -> bool:
-        """Whether the result is there, as the coordinator signed it and its members confirmed.
-
-        Whoever can write to the folder could put any other one there, to stop a site.
-        """
+        """Whether the result is there, signed and confirmed: anybody could put in another."""
         return self._finished(invitation, {})
 
     def _finished(self, invitation: Invitation, aside: dict[str, str]) -> bool:
@@ -231,10 +228,7 @@ class Exchange:
         return evidence.judged()
 
     def write_evidence(self, invitation: Invitation, evidence: File) -> None:
-        """Put what shows who broke the rules into the folder.
-
-        A file in its place does not stop the evaluation, which may well go on without it.
-        """
+        """Put what shows who broke the rules into the folder, unless something is in the way."""
         if evidence.found:
             path = self._ready(invitation) / EVIDENCE
             try:
@@ -298,10 +292,7 @@ class Exchange:
         return self._write_signed(self._ready(invitation) / name, data)
 
     def _write_signed(self, path: Path, data: bytes) -> Path:
-        """Write what is signed, and so needs no name of its own; where it went.
-
-        A file in its place cannot be moved away, nor may it stop an evaluation.
-        """
+        """Write what is signed, where nothing is in the way; where it went."""
         try:
             _write(path, data)
         except _InTheWay as told:

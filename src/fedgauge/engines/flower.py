@@ -195,10 +195,7 @@ def report(server: SummationServer, *, folder: Path) -> None:
 
 
 class _GridCarrier:
-    """Requests and replies as Flower messages.
-
-    A member's node is known once it joins: its reply is signed by the member's key.
-    """
+    """Requests and replies as Flower messages; a member's signed reply shows its node."""
 
     def __init__(self, grid: Grid, arrays: ArrayRecord | None, timeout: float) -> None:
         self._grid = grid
@@ -273,10 +270,7 @@ def memory_of(context: Context) -> MutableMapping[str, Any]:
 
 
 def _brought(content: RecordDict) -> RecordDict:
-    """What a message brings to score with: all of it but fedgauge's own record.
-
-    Sorted, as in its digest: records that come in another order have the same one.
-    """
+    """What a message brings to score with, sorted as in its digest; not fedgauge's own record."""
     return RecordDict({name: record for name, record in sorted(content.items()) if name != ACTION})
 
 
@@ -296,11 +290,7 @@ def context_of(context: Context) -> Context:
 
 
 def _message_of(content: RecordDict, context: Context) -> Message:
-    """A message for the score function, without what a server could mark it with.
-
-    With metadata of its own: where nodes are simulated, a process has no identity to make messages
-    with.
-    """
+    """A message for the score function, with metadata of its own: no server can mark it."""
     plain = Metadata(
         run_id=context.run_id,
         message_id="",
@@ -383,10 +373,7 @@ def replies_to(grid: Grid, asked: list[Message], timeout: float) -> list[tuple[i
 
 
 def sent_by(grid: Grid, asked: list[Message], timeout: float) -> Iterator[tuple[int, int, bytes]]:
-    """Replies with the member that each names as its sender, and the node it came from.
-
-    Flower's ids of nodes are no identities: a member is who signs with its key.
-    """
+    """Replies with the member that each names as its sender, and the node, which is no identity."""
     for node, reply in replies_to(grid, asked, timeout):
         try:
             yield Envelope.from_bytes(reply).sender, node, reply

@@ -90,10 +90,7 @@ def judge_coordinator(site: Site, coordinator: bytes) -> None:
 def judge_invitation(
     site: Site, invitation: Invitation, *, of_model: bool = False
 ) -> EvaluationPlan:
-    """The plan of an invitation, unless the site file refuses it; reads no data.
-
-    `of_model` says whether the way it came brings models.
-    """
+    """The plan of an invitation, with models or without, unless the site file refuses it."""
     judge_origin(site, invitation)  # before anything is built
     if of_model != bool(invitation.model):  # one that nobody will bring, or that nobody signed
         raise PlanRefused(
@@ -165,11 +162,7 @@ class SiteDuties:
         self.noise_key = b""
 
     def contribution(self, sharers: Sequence[bytes]) -> NDArray[np.int64]:
-        """Counts and noise, the same for the same counts.
-
-        The budget is spent before rows are read or a model is called, so rows do not change the
-        cost.
-        """
+        """Counts and noise, the same for the same counts; budget is spent before rows are read."""
         assert self.invitation is not None  # noqa: S101  (set when the session is read)
         invitation, plan, ledger = self.invitation, self.invitation.plan, self._site.ledger
         if self._data is None:
@@ -422,10 +415,7 @@ class Participant:
         return paid and client is not None and client.stage < Stage.OPEN
 
     def is_between(self, first: bytes, *second: bytes) -> bool:
-        """Whether a first of two rounds is paid for, and this site can still count in the second.
-
-        `second` is left out before there is an invitation to it.
-        """
+        """Whether a first round is paid for, and this site can still count in the second."""
         status = self._site.ledger.status
         if status(first) != "committed" or "committed" in map(status, second):
             return False
@@ -627,10 +617,7 @@ def fingerprint_rows(
 
 
 def _require_latest(site: Site, session: bytes, asked: int, answered: int) -> None:
-    """Refuse to go on from a state that is older than what left.
-
-    It would hold other keys than others were told of, and the site would seem to lie.
-    """
+    """Refuse to go on from a state older than what left: its keys would differ from those sent."""
     ahead = answered < asked <= Stage.OPEN
     if ahead and site.ledger.spend(session).departure(STEPS[Stage(asked)]) is not None:
         raise LedgerError(

@@ -100,10 +100,7 @@ def draws_of(plan: EvaluationPlan, source: WordSource, secret: bytes) -> Draw | 
 def simulate_reports(
     plan: EvaluationPlan, pooled: ScoreHistogram, clients: int, source: WordSource
 ) -> Released:
-    """The release of a report for every row, each randomised by itself.
-
-    `pooled` has each row that reports in this round in its block (:func:`draws_of`).
-    """
+    """The release of a report for every row of a histogram drawn by :func:`draws_of`."""
     by_block, layout = plan.reported.by_block(plan.terms), plan.task.layout
     tallies, by_level = [], []
     for oracles, block in zip(by_block, layout.blocks, strict=True):
@@ -141,10 +138,7 @@ def release_reports(
     clients: int,
     reports: int,
 ) -> Released:
-    """Counts of the bins: least squares over the tree, given the number of reports.
-
-    In every block the counts are of all rows: those that it is not reported of are like the others.
-    """
+    """Counts of all rows by bin and block: least squares over the tree, given how many reports."""
     layout, counts = plan.task.layout, consistent(levels, plan.tree, variances)
     blocks = [settle(counts[layout.rows(block)], reports) for block in layout.blocks]
     return Released(plan.axis, np.concatenate(blocks), clients, reports=reports)

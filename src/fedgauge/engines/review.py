@@ -39,10 +39,7 @@ _ENTRIES: Final[dict[Status, Kind]] = {
 
 
 class BudgetState(NamedTuple):
-    """How a dataset stands, and what an evaluation costs.
-
-    `sums` is how many exact sums the evaluation would be.
-    """
+    """How a dataset stands, what an evaluation costs, and how many exact sums it would be."""
 
     limit: Cost
     spent: Cost
@@ -53,10 +50,7 @@ class BudgetState(NamedTuple):
 
 
 class JoinedSession(NamedTuple):
-    """What became of an evaluation that a site joined, when, and whether it is over there.
-
-    `between` says that it was in the first of two rounds, and has not joined the second.
-    """
+    """What became of a joined evaluation, and when; `between` says it is between its two rounds."""
 
     status: Status
     time: datetime
@@ -255,10 +249,7 @@ def rehearse(exchange: Exchange, site: Site, rows: Rows) -> Rehearsal:
 
 
 def _with_classes(plan: EvaluationPlan) -> EvaluationPlan:
-    """The plan, or of two rounds that of the second, on any bins: the first tells no class.
-
-    A wrong label or group would else show once both rounds are paid for.
-    """
+    """The plan with classes, on any bins: wrong labels would else show once two rounds are paid."""
     two = plan.task.two
     if two is None:
         return plan

@@ -81,10 +81,7 @@ class DrawnBlock:
     def covariance(
         self, tree: Sequence[int], variances: Sequence[float], left: Floats, right: Floats
     ) -> Floats:
-        """Of weighted sums of the counts; weights have sides and bins as their last two axes.
-
-        Sides after those that are weighted have no weight.
-        """
+        """Of weighted sums of the counts; weights have the first sides, and bins, as last axes."""
         weights = [self._every_side(each) for each in (left, right)]
         # What all counts have in common is known.
         both = (repair.level_weights(tree, variances, self._centred(each)) for each in weights)
@@ -138,10 +135,7 @@ class DrawnBlock:
         *,
         sampling: bool,
     ) -> Floats:
-        """How far counts would come out from these again, by draw, side and bin, not repaired.
-
-        With `sampling` of other rows. A last side that nobody asks for is among them.
-        """
+        """How far counts would come out from these again, by draw, side and bin, not repaired."""
         held = np.broadcast_to(self.by_side, (draws, *self.by_side.shape))
         drawn = self._resampled(held, rng, sampling=sampling)
         again = redraw(
@@ -422,10 +416,7 @@ class PooledCounts:
 
     @cached_property
     def faint(self) -> str | None:
-        """Why noise makes intervals unreliable, if it does.
-
-        Results are withheld where noise hides a class, so those just above are too high.
-        """
+        """Why intervals are unreliable, if so: results that noise nearly hides are too high."""
         totals = (self.negatives, self.positives)
         pairs = zip(totals, self.deviations_of_totals, strict=True)
         if self.noisy and any(total < FAINT * deviation for total, deviation in pairs):
@@ -447,10 +438,7 @@ class PooledCounts:
         return np.array(self.terms, dtype=np.float64)[:, np.newaxis]
 
     def covariance(self, left: Floats, right: Floats) -> Floats:
-        """Noise covariance of weighted sums of the released counts.
-
-        Weights have classes and bins as their last two axes.
-        """
+        """Noise covariance of weighted sums of released counts; weights end in class and bin."""
         if not self.noisy:
             return np.zeros(np.broadcast_shapes(left.shape, right.shape)[:-2])
         covariance: Floats
@@ -512,10 +500,7 @@ class PooledCounts:
 
 
 def require_examples(pooled: PooledCounts, group: str | None = None) -> None:
-    """Refuse counts of nobody, which a group may have: they define nothing.
-
-    The data may spell the group's name otherwise than the plan.
-    """
+    """Refuse counts of nobody, as of a group that the data spell otherwise: they define nothing."""
     if pooled.counts.any():
         return
     if group is None:

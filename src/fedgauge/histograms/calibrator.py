@@ -94,10 +94,7 @@ class LogOddsLine(
     tag="log-odds-line",
     dict=True,
 ):
-    """Straight pieces from the log-odds of scores, `x`, to those of the result, `y`.
-
-    Beyond the first and the last knot log-odds move by as much as they do in the score.
-    """
+    """Straight pieces from log-odds of scores, `x`, to those of the result, `y`; slope 1 beyond."""
 
     x: tuple[float, ...]
     y: tuple[float, ...]
@@ -496,10 +493,7 @@ def _check_scores(scores: Floats) -> None:
 
 
 class CalibratorTransformer:
-    """The methods that ``sklearn.pipeline.Pipeline`` and ``sklearn.base.clone`` call.
-
-    The map was fitted elsewhere, so :meth:`fit` learns nothing.
-    """
+    """The methods that scikit-learn's pipelines call; :meth:`fit` learns nothing."""
 
     def __init__(self, calibrator: "Calibrator") -> None:
         self.calibrator = calibrator

@@ -333,10 +333,7 @@ def _meaning_if_any(label: Any) -> Meaning:
 
 
 class ClassReader:
-    """Turns labels into the numbers of their classes.
-
-    A label of no class is unusable; where rows must all count, it is of the first class.
-    """
+    """Turns labels into numbers of classes; where rows must all count, others are the first."""
 
     def __init__(self, classes: tuple[Label, ...], *, leniently: bool) -> None:
         self._numbers = {meaning(label): number for number, label in enumerate(classes)}
@@ -378,10 +375,7 @@ def group_codes(column: Column, values: tuple[str, ...]) -> NDArray[Any]:
 
 
 def _group(value: Any, numbers: Mapping[str, int]) -> int:
-    """The number of a value's group, as text: 7, 7.0, "7" and "7.0" are one unless listed apart.
-
-    In a column with missing values whole numbers become decimals, and are exported so.
-    """
+    """The number of a value's group, as text: 7, 7.0, "7" and "7.0" are one unless listed apart."""
     try:
         word = str(value).strip()
     except Exception:  # an object can raise anything

@@ -283,10 +283,7 @@ class ScoreHistogram:
 
 
 def mapped(scores: Floats, calibrator: Calibrator | None) -> Floats:
-    """The scores of rows on their way to bins; as they came where there is no map.
-
-    Scores outside 0 to 1, and what is no number, also stay as they came: the axis judges them.
-    """
+    """The scores of rows on their way to bins; the axis judges those that a map cannot take."""
     if calibrator is None:
         return scores
     # NumPy's logarithm of a number depends on how its array lies in memory, and a row that stays as

@@ -29,10 +29,7 @@ _WITHOUT: Final = 0.0
 
 
 class MergedEdges(NamedTuple):
-    """Edges that stay of an axis whose small cells are merged: `edges`, among `ungrouped` ones.
-
-    `ungrouped` are those that the same plan without groups keeps, on the same rows.
-    """
+    """Edges that stay of an axis, `edges`, among those that stay without groups, `ungrouped`."""
 
     ungrouped: Indices
     edges: Indices
@@ -108,10 +105,7 @@ class Table(
         raise NotImplementedError
 
     def places(self, rows: TableRows) -> Sequence[tuple[NDArray[Any], NDArray[Any] | None]]:
-        """The cells, among those of its group, that each row adds to, and how much: 1 where None.
-
-        Each row adds `weight` in all, and decides alone.
-        """
+        """Cells, among those of its group, that each row adds to, and how much (None: 1 each)."""
         raise NotImplementedError
 
     def words(self, layout: Layout, axis: Axis) -> str:
@@ -145,10 +139,7 @@ class Table(
     def by_range(
         self, values: NDArray[Any], counts: NDArray[Any], layout: Layout, axis: Axis
     ) -> Iterable[NDArray[Any]]:
-        """Numbers of rows in ranges of scores by its cells, less those by the histogram's counts.
-
-        None if a table tells no ranges of one score. Without noise all are 0.
-        """
+        """Rows in ranges of one score by its cells, less those by counts; None for other tables."""
         del values, counts, layout, axis
         return ()
 
@@ -239,10 +230,7 @@ class Predicted(_OfClasses, frozen=True, tag="predicted"):
 
 
 class Ranked(_OfClasses, frozen=True, tag="ranked"):
-    """How many rows of each class have so many higher scores than that for their class.
-
-    Of equal scores the first counts as the higher one, as for :class:`Predicted`.
-    """
+    """How many rows of each class have so many higher scores; ties as for :class:`Predicted`."""
 
     by_class: ClassVar[bool] = True
 

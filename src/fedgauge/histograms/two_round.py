@@ -231,10 +231,7 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
             )
 
     def _is_wide(self, low: float, high: float, *, first: bool) -> bool:
-        """Whether a bin holds too many coarse ones, although it could have been divided.
-
-        To a coarse bin: where floats are far apart, several of its parts begin at one.
-        """
+        """Whether a bin holds too many coarse ones, although floats within could divide it."""
         place = self._place(high)
         if (place - self._place(low)) // PARTS <= self.most_wide:
             return False

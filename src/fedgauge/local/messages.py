@@ -114,10 +114,7 @@ class ReportFormat:
         return length
 
     def read(self, data: bytes) -> list[LevelReports]:
-        """The reports of a message, by level; refuses all of them or none.
-
-        ReportRefused has one of a few reasons, which say nothing about the contents.
-        """
+        """The reports of a message, by level, all or none; a refusal tells no contents."""
         if len(data) != self.length(data):
             raise ReportRefused(Reason.LENGTH)
         if zlib.crc32(data[:-_CHECK_BYTES]) != int.from_bytes(data[-_CHECK_BYTES:], "little"):

@@ -26,10 +26,7 @@ _MODE: Final = 0o644  # the plan is public
 
 
 class RowsInOrder:
-    """Whether rows are those of the first round, in the same order: a keyed digest of all of them.
-
-    Of a row it takes what a report can be about: its scores, its class and its groups.
-    """
+    """A keyed digest of what can be reported of rows, in their order, to compare two rounds."""
 
     def __init__(self, plan: EvaluationPlan, key: bytes) -> None:
         self._reader = ChannelReader(measured_by(plan.task).layout, leniently=True)
@@ -117,10 +114,7 @@ class SecondPlan:
             raise PlanError(f"cannot write {path}: {error.strerror}.") from None
 
     def signed_by(self, signers: Container[bytes]) -> EvaluationPlan:
-        """The plan, if one of these public keys signed it, and it is one of a second round.
-
-        Its bins follow from the counts of the first round that are in it, or it refuses itself.
-        """
+        """The plan, if one of these public keys signed it, and its bins follow from its counts."""
         if self.signer not in signers or is_anybodys(self.signer):
             raise PlanRefused(
                 f"the second plan is signed with {self._form.signer}, which is not approved here. "

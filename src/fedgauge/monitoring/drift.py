@@ -387,10 +387,7 @@ def _noise_of(pooled: PooledCounts, places: Indices) -> Any:
 
 
 def _loudest(pooled: PooledCounts, weights: Floats) -> Floats:
-    """The share of the noise of a weighted sum that the loudest node of the tree has.
-
-    Local reports are many, and none is loud.
-    """
+    """The loudest node's share of the noise of a weighted sum; local reports are not loud."""
     if pooled.drawn:
         return np.zeros(())
     if not pooled.noisy or not _is_summed(pooled):

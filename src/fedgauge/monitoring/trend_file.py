@@ -129,10 +129,7 @@ def budget(trend: Trend) -> str:
 
 
 def signatures(trend: Trend) -> str:
-    """How many looks are signed, and by how many keys, none of which is compared with a known one.
-
-    Only a signature shows that a look was not edited.
-    """
+    """How many looks are signed, by how many keys, none compared: unsigned ones may be edited."""
     keys = [each.signature.key for each in trend.results.values()]
     signed = [key for key in keys if key is not None]
     otherwise = sum(each.estimator != Aligned() for each in trend.results.values())

@@ -19,10 +19,7 @@ from fedgauge.results.signature import Signature
 
 
 class FigureRow(NamedTuple):
-    """One estimate and what it is of; without an estimate, why there is none in a word.
-
-    `ends` take the place of the estimate's own interval.
-    """
+    """One estimate, with `ends` in place of its interval, or a word why there is none."""
 
     name: str
     estimate: Estimate | None
@@ -298,10 +295,7 @@ _NOTE: Final = (
 
 
 def beside(results: Mapping[str, Evaluation], signed: Mapping[str, Signature] | None = None) -> str:
-    """Headline numbers with intervals, a row for each result and model; nothing for one result.
-
-    What is not as it was `signed` is named first.
-    """
+    """Headline numbers, a row for each result and model, first what is not as it was `signed`."""
     if len(results) == 1:
         return ""
     rows = [row for name, result in results.items() for row in _rows(name, result)]

@@ -39,10 +39,7 @@ class Cells(NamedTuple, Generic[T]):
 def tables_of(
     plan: EvaluationPlan, released: Released, group: str | None, kind: type[T]
 ) -> Iterator[Cells[T]]:
-    """Each table of a kind that tells of a group, or of all rows where that is None.
-
-    The table of all rows is the sum of its groups, and has the noise of each.
-    """
+    """Each table of a kind for a group, or for all rows: the sum of its groups and their noise."""
     task = plan.task
     told = None if group is None else task.groups_told[group]
     variances = plan.table_variances(released.clients)

@@ -373,10 +373,7 @@ class Evaluation(Metrics):
 
     @property
     def withheld(self) -> str | None:
-        """Why nothing is told of this part of the result; None where something is.
-
-        Noise hides a class, or a group has too few examples and is counted in another one.
-        """
+        """Why this part of the result is not shown, if so: noise, or too small a group."""
         group = self._slice.group
         if group is not None and self._is_joined:
             return f"group {group} is not shown: {why_joined(self._plan, group)}"

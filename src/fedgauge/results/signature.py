@@ -156,10 +156,7 @@ def prove(record: Record, confirmed: Confirmed, key: SigningKey) -> dict[str, An
 
 
 def examine(saved: bytes, record: Record) -> Signature:
-    """Whether a saved result, read as `record`, is what was signed and confirmed.
-
-    It is checked as saved: fields that this version does not know are signed, too.
-    """
+    """Whether a saved result, unknown fields included, is what was signed and confirmed."""
     simulated = record.privacy.claim == "simulated"
     if record.proof is msgspec.UNSET:
         return Signature("unsigned", simulated=simulated)
@@ -184,10 +181,7 @@ def is_signed(saved: bytes, invitation: Invitation) -> bool:
 
 
 def follows(saved: bytes, record: Record) -> bool:
-    """Whether metrics, curves and variances, as saved, are those of a record made anew.
-
-    A saved result may lack some, but has none that the record lacks.
-    """
+    """Whether metrics, curves and variances, as far as saved, are those of a record made anew."""
     stored = msgspec.json.decode(saved)["slices"]
     again = msgspec.json.decode(record.to_json())["slices"]
     for old, new in zip(stored, again, strict=True):

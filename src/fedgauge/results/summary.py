@@ -54,10 +54,7 @@ def verdict(result: Evaluation, *, slices: bool = True) -> str:
 
 
 def _told(result: Evaluation) -> list[tuple[str, str]]:
-    """What the plan tells apart, but for names that all have a line of their own already.
-
-    Groups are always named: this line says how they combine.
-    """
+    """What the plan tells apart, but for names that have lines of their own; groups always."""
     listed = 1 < len(result.slices) <= _MOST_SLICES and result.is_several
     return [each for each in result.plan.task.told if each[0] == "groups" or not listed]
 
@@ -301,10 +298,7 @@ def _over_slices(
     keys: tuple[str, ...],
     backend: Backend,
 ) -> Any:
-    """The rows of each slice, with what it is a slice of in front.
-
-    Of several slices, one that is withheld or empty has one row, which says why.
-    """
+    """The rows of each slice, with its names in front; a withheld or empty one has one row why."""
     parts = result.slices
     told = [name for name in Slice.__struct_fields__ if any(_named(part, name) for part in parts)]
     rows: list[tuple[Any, ...]] = []
