@@ -303,3 +303,31 @@ def test_messages_on_the_page_about_flower_are_those_of_the_software():
         "uv sync failed",
         "ModuleNotFoundError: fedgauge",
     ]
+
+
+def test_every_attack_names_its_test():
+    """And every file of attacks is named, so that no promise is without one."""
+    rows = [
+        [cell.strip() for cell in line.strip("|").split(" | ")]
+        for line in (DOCS / "attacks.md").read_text().splitlines()
+        if line.startswith("| ") and "held or mended" not in line
+    ]
+    named = set()
+    for promise, attack, outcome, tests in rows:
+        assert promise
+        assert attack
+        assert outcome in ("held", "mended"), promise
+        files = re.findall(r"`([a-z]+/test_\w+\.py)`", tests)
+        assert ", ".join(f"`{file}`" for file in files) == tests
+        assert all("def test_" in (ROOT / "tests" / file).read_text() for file in files)
+        named.update(files)
+    assert len(rows) > 60
+    assert {
+        f"attacks/{path.name}" for path in (ROOT / "tests" / "attacks").glob("test_*.py")
+    } <= named
+
+
+def test_tests_that_pages_name_are_there():
+    for page in DOCS.glob("*.md"):
+        for path in re.findall(r"`(tests/\w+/test_\w+\.py)`", page.read_text()):
+            assert (ROOT / path).is_file(), (page.name, path)

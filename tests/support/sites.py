@@ -10,7 +10,7 @@ STRANGER = SigningKey.from_bytes(b"\x99" * 32)
 
 
 def open_policy(**limits):
-    """A policy that leaves exact sums as open as can be: for tests of something else."""
+    """A policy that leaves exact sums and budgets wide open: for tests of something else."""
     opened = {
         "models": MODELS,
         "exact_sums": 1000,
@@ -23,6 +23,7 @@ def open_policy(**limits):
         "exact_pairs": True,
         "exact_groups": ("a", "b", "few", "women", "men", "old"),
         "min_new_rows": 0,
+        "budget_epsilon": 10.0,
     }
     return Policy(**(opened | limits))
 

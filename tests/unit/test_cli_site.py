@@ -1,5 +1,7 @@
 """The commands about a site and its ledger."""
 
+import re
+
 import commands
 import pytest
 from ledgers import spend
@@ -58,11 +60,11 @@ def test_init_takes_the_labels_that_plans_may_call_positive(site, tmp_path):
     run(*init, "--positive", "yes", "--positive", "maybe", tmp_path / "new", "-q")
     made = tmp_path / "new" / "site.toml"
     assert fg.Site.from_toml(made).policy.labels == ("yes", "maybe")
-    assert row_of("Labels", run("site", "show", "--site", made)) == "yes, maybe"
+    assert row_of("Labels asked about", run("site", "show", "--site", made)) == "yes, maybe"
 
 
 def test_show_says_what_becomes_of_exact_sums(site, tmp_path):
-    assert row_of("Exact sums", run("site", "show", "--site", site)) == "refused"
+    assert row_of("Sums without noise", run("site", "show", "--site", site)) == "refused"
     new = ["--name", "a", "--dataset", "d", "--allow-exact", tmp_path / "new"]
     run("site", "init", *new, "-q")
     told = run("site", "show", "--site", tmp_path / "new" / "site.toml")
@@ -80,13 +82,13 @@ def test_init_takes_limits(tmp_path):
 
 
 def test_groups_are_refused_unless_allowed(site, tmp_path):
-    assert row_of("Groups", run("site", "show", "--site", site)) == "refused"
+    assert row_of("Groups told apart", run("site", "show", "--site", site)) == "refused"
     folder = tmp_path / "open"
     named = ["--name", "b", "--dataset", "d", "--max-groups", "6"]
     run("site", "init", *named, folder, "-q")
     told = run("site", "show", "--site", folder / "site.toml")
-    assert row_of("Groups", told) == "at most 6"
-    assert row_of("Most counts", told) == "4,000,000"
+    assert row_of("Groups told apart", told) == "at most 6"
+    assert row_of("Counts that leave in one evaluation", told) == "at most 4,000,000"
 
 
 def test_show_says_what_slices_an_exact_sum_may_have(tmp_path):
@@ -109,10 +111,10 @@ def test_show_says_what_slices_an_exact_sum_may_have(tmp_path):
 
 
 def test_score_sums_are_refused_unless_allowed(site, tmp_path):
-    assert row_of("Score sums", run("site", "show", "--site", site)) == "refused"
+    assert row_of("Average score in each range", run("site", "show", "--site", site)) == "refused"
     run("site", "init", "--name", "a", "--dataset", "d", "--score-sums", tmp_path / "new", "-q")
     told = run("site", "show", "--site", tmp_path / "new" / "site.toml")
-    assert row_of("Score sums", told) == "allowed"
+    assert row_of("Average score in each range", told) == "allowed"
 
 
 def test_init_overwrites_nothing(site):
@@ -127,8 +129,8 @@ def test_show_names_the_limits_and_the_trusted(site):
     run("site", "trust", "hospital-b", peer, "--site", site)
     run("site", "trust", "consortium", boss, "--coordinator", "--site", site)
     told = run("site", "show", "--site", site)
-    colluding = "Fewest colluding"
-    for text in ("hospital-a", "stroke-2026", "Peer hospital-b", peer, "epsilon 1,", colluding):
+    costs = "epsilon 1, delta 1 in 1,000,000"
+    for text in ("hospital-a", "stroke-2026", "Other site hospital-b", peer, costs):
         assert text in told
     assert "Coordinator consortium" in told
     assert boss in told
@@ -138,13 +140,14 @@ def test_show_names_the_limit_in_force(site):
     """That of the ledger, where there is one for this dataset; else that of the file."""
 
     def told():
-        return row_of("All on a dataset", run("site", "show", "--site", site))
+        return row_of("All on the dataset may cost", run("site", "show", "--site", site))
 
-    assert told() == "epsilon 10, delta 1e-05"
-    run("ledger", "set-limit", "--epsilon", 3, "--site", site)
-    assert told() == "epsilon 3, delta 1e-05 (ledger; site file: epsilon 10, delta 1e-05)"
+    assert told() == "epsilon 3, delta 1 in 100,000"
+    run("ledger", "set-limit", "--epsilon", 2, "--site", site)
+    limit, default = (f"epsilon {number}, delta 1 in 100,000" for number in (2, 3))
+    assert told() == f"{limit} (by the ledger; by the site file {default})"
     run("site", "dataset", "other", "--site", site)
-    assert told() == "epsilon 10, delta 1e-05"
+    assert told() == "epsilon 3, delta 1 in 100,000"
     fg.Site.from_toml(site).ledger_path.unlink()
     assert "cannot be read" in told()
 
@@ -319,3 +322,15 @@ def test_a_limit_is_of_all_plans_unless_a_unit_is_named(site):
 @pytest.mark.parametrize("command", ["init", "show", "trust"])
 def test_help_has_an_example(command):
     assert "fedgauge site" in run("site", command, "--help")
+
+
+def test_show_uses_no_programmer_s_words(site):
+    """It is what a data-protection officer reads of a site."""
+    run("site", "trust", "hospital-b", key(), "--site", site)
+    told = run("site", "show", "--site", site)
+    for word in ("axis", "bin", "bins", "max_counts", "score sums", "peer", "distributed-dp"):
+        assert not re.search(rf"\b{word}\b", told, re.IGNORECASE), word
+    assert row_of("Sums with noise", told) == "allowed"
+    assert row_of("Reports of single rows, with noise", told) == "allowed"
+    assert row_of("Colluding sites to withstand", told) == "at least 1"
+    assert row_of("One evaluation may cost", told) == "epsilon 1, delta 1 in 1,000,000"

@@ -107,9 +107,9 @@ def test_paragraphs(name):
     assert "how high" not in text
     assert "average scores" not in text
     unit = plan.privacy.unit if noisy else None
-    assert "That a site takes part" in unprotected
-    assert ("a person with rows at two sites" in unprotected) == (unit == "subject")
-    assert ("a person with many rows" in unprotected) == (unit == "example")
+    assert "Others see that a site takes part" in unprotected
+    assert ("A person with rows at two sites" in unprotected) == (unit == "subject")
+    assert ("A person with many rows" in unprotected) == (unit == "example")
     assert plan.digest[:32] in found["Which plan this is"]
     assert len({explain(each) for each in PLANS.values()}) == len(PLANS)
 
@@ -158,7 +158,7 @@ def test_epsilon_and_delta_and_what_they_mean():
         text = paragraphs(make_plan(fg.DistributedDP(epsilon)))["What is promised"]
         assert f"epsilon {epsilon:g}." in text
         assert f"at most {math.exp(epsilon):,.2f}-fold" in text
-        assert "each further one adds its own epsilon" in text
+        assert "Each further one adds its own epsilon" in text
         assert "delta" not in text
     for epsilon in (100.0, 1000.0):
         text = paragraphs(make_plan(fg.DistributedDP(epsilon)))["What is promised"]
@@ -189,8 +189,8 @@ def test_who_must_take_part(survivors, colluding):
     text = paragraphs(make_plan(fg.DistributedDP(1.0), cohort=cohort))["Who must take part"]
     assert text.startswith(f"At least {survivors} sites; with fewer nothing is released.")
     assert f"when {survivors - colluding} of them add" in text
-    shared = "1 shares" if colluding == 1 else f"{colluding} share"
-    assert f"even if {shared} all they know" in text
+    shared = "1 other site tells" if colluding == 1 else f"{colluding} others tell"
+    assert f"even if {shared} the readers of the result everything" in text
     text = paragraphs(PLANS["exact"])["Who must take part"]
     assert text == "At least 9 sites; with fewer nothing is released."
 
@@ -418,7 +418,7 @@ def test_label_parties_are_told_what_leaves_and_who_learns_what():
     assert "what is not positive there is negative" in found["What is learned from it"]
     assert "if the label of one row were the other one. " in found["What is promised"]
     assert "whatever ranges whoever scored" in found["What is promised"]
-    assert "of whom only each label is protected" in found["What is not protected"]
+    assert "is protected label by label, not as a whole" in found["What is not protected"]
     assert "such as a label" not in found["What epsilon 1 means"]
 
 

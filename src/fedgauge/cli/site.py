@@ -13,7 +13,10 @@ from fedgauge.cli.terminal import epsilon_of, print_whole, screen
 from fedgauge.doctor import examine
 from fedgauge.errors import FedgaugeError, SiteError
 from fedgauge.keys import key_from_text, key_to_text
+from fedgauge.privacy import DistributedDP, LocalDP
+from fedgauge.privacy.models import chance, tag_of
 from fedgauge.site import (
+    Cost,
     Policy,
     Site,
     add_approver,
@@ -86,7 +89,7 @@ def init(
     max_groups: Annotated[
         int, typer.Option(help="Most groups that a plan may tell apart; 0 refuses them.")
     ] = 0,
-    budget: Annotated[float, typer.Option(help="Most epsilon that all may cost.")] = 10.0,
+    budget: Annotated[float, typer.Option(help="Most epsilon that all may cost.")] = 3.0,
     witness: Annotated[
         Path | None, typer.Option(help="A file elsewhere by which old copies are noticed.")
     ] = None,
@@ -284,26 +287,32 @@ def _site_table(site: Site) -> Table:
     table.add_row("Site", site.name)
     table.add_row("Public key", key_to_text(site.key.public))
     table.add_row("Dataset", site.dataset)
-    table.add_row("Allows", ", ".join(policy.models))
-    table.add_row("Fewest sites in a sum", str(policy.min_cohort))
-    table.add_row("Fewest colluding", str(policy.min_colluding))
-    table.add_row("One evaluation", f"epsilon {policy.max_epsilon:g}, delta {policy.max_delta:g}")
-    table.add_row("All on a dataset", _budget(site))
-    table.add_row("Finest axis", f"{policy.max_bins:,} bins")
-    table.add_row("Most counts", f"{policy.max_counts:,}")
-    table.add_row("Score sums", "allowed" if policy.score_sums else "refused")
-    table.add_row("Groups", f"at most {policy.max_groups:,}" if policy.max_groups else "refused")
-    table.add_row("Labels", ", ".join(policy.labels) or "none")
-    table.add_row("Exact sums", _exact(policy))
+    for title, model in (
+        ("Sums with noise", DistributedDP),
+        ("Reports of single rows, with noise", LocalDP),
+    ):
+        table.add_row(title, _allowed_or_not(tag_of(model) in policy.models))
+    table.add_row("Sums without noise", _exact(policy))
+    table.add_row("Sites in a sum", f"at least {policy.min_cohort}")
+    table.add_row("Colluding sites to withstand", f"at least {policy.min_colluding}")
+    most = Cost(policy.max_epsilon, policy.max_delta)
+    table.add_row("One evaluation may cost", _in_words(most))
+    table.add_row("All on the dataset may cost", _budget(site))
+    table.add_row("Ranges of the score", f"at most {policy.max_bins:,}")
+    table.add_row("Counts that leave in one evaluation", f"at most {policy.max_counts:,}")
+    table.add_row("Average score in each range", _allowed_or_not(policy.score_sums))
+    groups = f"at most {policy.max_groups:,}" if policy.max_groups else "refused"
+    table.add_row("Groups told apart", groups)
+    table.add_row("Labels asked about", ", ".join(policy.labels) or "none")
     table.add_row("Witness", _witness(site))
-    table.add_row("Evaluations given up", f"after {policy.session_days:,} days")
+    table.add_row("Unfinished evaluations", f"given up after {policy.session_days:,} days")
     for title, parties in (
-        ("Peer", site.peers),
+        ("Other site", site.peers),
         ("Coordinator", site.coordinators),
         ("Approver", site.approvers),
     ):
         for key, name in parties.items():
-            if key != site.key.public or title != "Peer":
+            if key != site.key.public or title != "Other site":
                 table.add_row(f"{title} {name}", key_to_text(key))
     if not site.coordinators:
         table.add_row("Coordinator", "none: `fedgauge site trust --coordinator` adds one")
@@ -316,8 +325,19 @@ def _budget(site: Site) -> str:
     try:
         limit = site.ledger.total(site.dataset, default_limit=default).limit
     except FedgaugeError:
-        return f"{default}, unless the ledger says otherwise, which cannot be read"
-    return str(default) if limit == default else f"{limit} (ledger; site file: {default})"
+        return f"{_in_words(default)}, unless the ledger says otherwise, which cannot be read"
+    if limit == default:
+        return _in_words(default)
+    return f"{_in_words(limit)} (by the ledger; by the site file {_in_words(default)})"
+
+
+def _in_words(cost: Cost) -> str:
+    """A limit, its delta as a chance."""
+    return f"epsilon {cost.epsilon:.12g}, delta {chance(cost.delta) if cost.delta else 0}"
+
+
+def _allowed_or_not(allowed: bool) -> str:
+    return "allowed" if allowed else "refused"
 
 
 def _log_table(rows: list[Left]) -> Table:
@@ -355,7 +375,7 @@ def _write_new(path: Path, text: str) -> None:
 
 def _witness(site: Site) -> str:
     if site.witness_path is None:
-        return "none: `fedgauge site witness` names one, which notices old copies"
+        return "none: `fedgauge site witness` names one, which notices a restored old copy"
     return str(site.witness_path)
 
 
@@ -369,7 +389,7 @@ def _exact(policy: Policy) -> str:
     pairs = ", two of them together" if policy.exact_pairs else ""
     sites = "some sites" if policy.exact_dropouts else "all sites invited"
     return (
-        f"{policy.exact_sums} on a dataset, {models}, over {sites}; bins at least "
-        f"{policy.min_bin_width:g} wide, with none or at least {policy.min_cell} examples; "
+        f"at most {policy.exact_sums} on a dataset, {models}, over {sites}; ranges at least "
+        f"{policy.min_bin_width:g} wide, shown with none or at least {policy.min_cell} examples; "
         f"at most {scores} of a row{pairs}; groups: {', '.join(policy.exact_groups) or 'none'}"
     )

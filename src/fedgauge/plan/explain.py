@@ -17,9 +17,9 @@ _LABELS: Final = {
 }
 LEARNT: Final = "What each party learns in the worst case"
 _HOLDS: Final = (
-    "In evaluations between sites that each keep their own rows; their results say enforced. Where "
-    "one program is given the rows of all, whoever runs it sees them, and the result says "
-    "simulated: then none of this protects anybody."
+    "In evaluations between sites that each keep their own rows. Their results say enforced. In a "
+    "trial run one program is given the rows of all, and whoever runs it sees them. There the "
+    "result says simulated: then none of this protects anybody."
 )
 
 

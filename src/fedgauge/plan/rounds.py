@@ -456,7 +456,7 @@ class HistogramRound(Round, frozen=True, tag="histogram", omit_defaults=True):
             text += f" Of each {cap.unit} at most {rows} count; the rest are left out."
         return (
             f"{text} These numbers take {self.bytes_sent(terms):,} bytes. Keys and signatures, in "
-            "five messages, come on top; the site's log lists all that left."
+            "five messages, come on top. The site's log lists all that left."
         )
 
     def _of_both_classes(self, terms: RoundTerms, *, larger: bool) -> str:
@@ -496,11 +496,11 @@ class HistogramRound(Round, frozen=True, tag="histogram", omit_defaults=True):
     def _participants(self, cohort: Cohort) -> str:
         text = f"At least {cohort.min_survivors} sites; with fewer nothing is released."
         if self.is_noisy:
-            colluders = "1 shares" if cohort.max_colluding == 1 else f"{cohort.max_colluding} share"
+            one = cohort.max_colluding == 1
+            colluders = "1 other site tells" if one else f"{cohort.max_colluding} others tell"
             text += (
                 f" The promise holds when {honest_parties(cohort)} of them add their random "
-                f"numbers honestly, even if {colluders} all they know with whoever reads the "
-                "result."
+                f"numbers honestly, even if {colluders} the readers of the result everything."
             )
         return text
 

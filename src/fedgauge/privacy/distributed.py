@@ -73,13 +73,13 @@ _OF_THREE: Final = {
     "label": "For what the labels of 3 rows of one person say together",
 }
 _BEYOND: Final = {
-    "example": "; a person with many rows, of whom only each row is protected",
-    "subject": "; a person with rows at two sites, who is protected at each but not over both",
+    "example": ". A person with many rows is protected row by row, not as a whole",
+    "subject": ". A person with rows at two sites is protected at each, not over both",
     "client": "",
     "label": (
-        "; which examples there are, what they score and who has their labels, which whoever "
-        "scored them knows; a person with many examples, of whom only each label is protected; "
-        "curves that are wrong because whoever scored put examples into wrong ranges"
+        ". Whoever scored the examples knows which there are, what they score and who has their "
+        "labels, and can make curves wrong by putting examples into wrong ranges. A person with "
+        "many examples is protected label by label, not as a whole"
     ),
 }
 
@@ -362,7 +362,7 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
         """What is promised, in words."""
         text = (
             f"Differential privacy with epsilon {self.epsilon:g}. Whatever else is known, the "
-            f"chance of any result changes at most {fold(self.epsilon)}-fold if "
+            f"chance of any result would change at most {fold(self.epsilon)}-fold if "
             f"{_WHOSE[self.unit]} {_CHANGED[self.neighbours]}"
         )
         if self.delta:
@@ -370,7 +370,7 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
         if self.protects_labels:
             text += f". {models.ANY_RANGES}"
         return (
-            f"{text}. The promise is for this one evaluation; each further one adds its own "
+            f"{text}. The promise is for this one evaluation. Each further one adds its own "
             "epsilon."
         )
 
@@ -384,16 +384,16 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
         assert cohort is not None  # noqa: S101  (a sum has one)
         del min_cell  # noise hides small cells
         least, colluding = cohort.min_survivors, cohort.max_colluding
-        allowed = f"About {_WHOSE[self.unit]} it tells no more than epsilon {self.epsilon:g} allows"
+        allowed = f"It tells no more of {_WHOSE[self.unit]} than epsilon {self.epsilon:g} allows"
         if least == 1 and self.protects_labels:
             return models.learned_alone(allowed)
         colluders = (
-            "The same. They can take their own counts and random numbers off the sum; those of "
-            f"the others, at least {least - colluding}, keep epsilon {self.epsilon:g}. With more "
-            "colluding sites nothing is promised."
+            "The same. They can subtract their own counts and random numbers from the sum. Those "
+            f"of the others, at least {least - colluding}, keep epsilon {self.epsilon:g}. With "
+            "more colluding sites nothing is promised."
         )
         site = (
-            "Then as much as its readers; that it can take its own numbers off is allowed for."
+            "Then as much as its readers. The noise allows for its subtracting its own numbers."
             if colluding
             else NO_COLLUDERS
         )
@@ -409,7 +409,7 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
             (
                 COORDINATOR,
                 f"The sum over at least {least} {'site' if least == 1 else 'sites'}, blurred by "
-                f"their random numbers. {allowed}, as shown below. Not the counts of one site.",
+                f"their random numbers, not the counts of one site. {allowed}, as shown below.",
             ),
             (together(colluding), colluders if colluding else NO_COLLUDERS),
             (ANY_SITE, f"Nothing until there is a result. {site}" if colluding else NO_COLLUDERS),
@@ -422,14 +422,14 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
         del min_cell
         steps = 1
         text = (
-            f"Say somebody believes, with a chance of 10% or of 50%, that {_COUNTED[self.unit]}. "
-            f"By the result {beliefs(self.epsilon)}. "
+            f"Say somebody is 10% sure, or 50% sure, that {_COUNTED[self.unit]}. "
+            f"After the result {beliefs(self.epsilon)}. "
         )
         if self.neighbours == "add-remove":
             steps = 2
             text += (
-                "Who knows that already may ask what the data say, such as a label. That is two "
-                "changes, something taken out and something put in, so "
+                "Somebody who knows that already may ask what the data say, such as a label. "
+                "Another label is two changes, something taken out and something put in, so "
                 f"{beliefs(2 * self.epsilon)}. "
             )
         elif not self.protects_labels:

@@ -105,7 +105,7 @@ _Made = TypeVar("_Made")
 
 _DEFAULT_ORACLE: Final[OracleKind] = "oue"
 _LEAST_EPSILON: Final = 1e-6  # of a local report: a billion billion of them would show little
-_NONE_HIDES: Final = "The same. No site hides another, so none can lay another bare."
+_NONE_HIDES: Final = "The same. No site hides another, so none can expose another."
 _ONLY_RESULTS: Final = "Nothing until there is a result. Then as much as its readers."
 
 
@@ -269,14 +269,14 @@ class LocalDP(PrivacyModel, frozen=True, tag="local-dp", omit_defaults=True):
             return (
                 f"Differential privacy with epsilon {self.epsilon:g} for the label of one row, "
                 "whoever reads what its party sends. Whatever else is known, the chance of all "
-                f"that is sent changes at most {fold(self.epsilon)}-fold if the label were the "
-                "other one. Labels are flipped once: evaluations with the same flips, however "
-                "many, cost nothing more, and flipping again costs epsilon again."
+                f"that is sent would change at most {fold(self.epsilon)}-fold if the label were "
+                "the other one. Labels are flipped once. More evaluations with the same flips "
+                "cost nothing more; flipping again costs epsilon again."
             )
         return (
             f"Differential privacy with epsilon {self.epsilon:g} for one row of data, whoever "
-            f"reads its report. Whatever else is known, the chance of any report changes at most "
-            f"{fold(self.epsilon)}-fold if the row were replaced by another, or had another "
+            "reads its report. Whatever else is known, the chance of any report would change at "
+            f"most {fold(self.epsilon)}-fold if the row were replaced by another, or had another "
             "label. A row that is reported again pays its epsilon again."
         )
 
@@ -285,13 +285,13 @@ class LocalDP(PrivacyModel, frozen=True, tag="local-dp", omit_defaults=True):
         """What the promise leaves out, in words."""
         if self.flips_labels:
             return (
-                "That a party takes part; results that a party falsifies; which rows there are and "
-                "what they score, which whoever assigned the bins knows; a person with many rows, "
-                "of whom only each label is protected"
+                "Others see that a party takes part. A party can falsify the result. Whoever "
+                "assigned the ranges knows which rows there are and what they score. A person "
+                "with many rows is protected label by label, not as a whole"
             )
         return (
-            "That a site takes part, and with how many rows; results that a site falsifies; a "
-            "person with many rows, of whom only each row is protected"
+            "Others see that a site takes part, and with how many rows. A site can falsify the "
+            "result. A person with many rows is protected row by row, not as a whole"
         )
 
     def learned(self, cohort: Cohort | None, min_cell: int) -> list[tuple[str, str]]:
@@ -299,12 +299,12 @@ class LocalDP(PrivacyModel, frozen=True, tag="local-dp", omit_defaults=True):
         del cohort, min_cell  # there are none
         if self.flips_labels:
             return self._learned_of_labels()
-        allowed = f"About one row it tells no more than epsilon {self.epsilon:g} allows"
+        allowed = f"It tells no more of one row than epsilon {self.epsilon:g} allows"
         return [
             (
                 COORDINATOR,
-                "Every report, and which site sent it; so how many rows each site has. Of a "
-                f"report: {allowed[0].lower()}{allowed[1:]}, as shown below.",
+                "Every report, and which site sent it, so how many rows each site has. A report "
+                f"is blurred. {allowed}, as shown below.",
             ),
             (together(0), _NONE_HIDES),
             (ANY_SITE, _ONLY_RESULTS),
@@ -317,9 +317,7 @@ class LocalDP(PrivacyModel, frozen=True, tag="local-dp", omit_defaults=True):
         ]
 
     def _learned_of_labels(self) -> list[tuple[str, str]]:
-        allowed = (
-            f"About the label of one row it tells no more than epsilon {self.epsilon:g} allows"
-        )
+        allowed = f"It tells no more of the label of one row than epsilon {self.epsilon:g} allows"
         return [
             (
                 COORDINATOR,
@@ -343,9 +341,9 @@ class LocalDP(PrivacyModel, frozen=True, tag="local-dp", omit_defaults=True):
         often = ", however many evaluations use the same flips" if self.flips_labels else ""
         return (
             f"What epsilon {self.epsilon:g} means",
-            "Say somebody believes, with a chance of 10% or of 50%, that a certain row is "
-            f"positive, and reads {read}: {beliefs(self.epsilon)}. For what {said} of one "
-            f"person say together, {beliefs(3 * self.epsilon)}. These limits never fail (delta is "
+            "Say somebody is 10% sure, or 50% sure, that a certain row is positive. After "
+            f"reading {read}, {beliefs(self.epsilon)}. For what {said} of one person say "
+            f"together, {beliefs(3 * self.epsilon)}. These limits never fail (delta is "
             f"0){often}.",
         )
 

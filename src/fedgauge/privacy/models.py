@@ -75,7 +75,7 @@ class LevelNoise(NamedTuple):
 NO_NOISE: Final = LevelNoise((), 0.0)
 NO_FLIPS: Final = "only LocalDP with unit='label' flips labels."
 ALWAYS_UNPROTECTED: Final = (
-    "That a site takes part; results that a site falsifies by counting wrongly"
+    "Others see that a site takes part. A site can falsify the result by counting wrongly"
 )
 
 # Whom an officer asks about, and what is the same for each of them in every secure sum.
@@ -83,7 +83,7 @@ COORDINATOR: Final = "The coordinator"
 ANY_SITE: Final = "Another site"
 READER: Final = "Whoever reads the result"
 ONLOOKER: Final = "Whoever sees all messages"
-NO_COLLUDERS: Final = "The plan guards against none, so no site joins it."
+NO_COLLUDERS: Final = "The plan does not guard against colluding sites, so no site joins it."
 SEEN_OF_A_SUM: Final = (
     "The plan, the model where one is sent, who takes part and who drops out, and the sizes and "
     "times of messages. No counts, and not the sum: only the coordinator can open it."
@@ -262,41 +262,44 @@ class SecureAggregation(PrivacyModel, frozen=True, tag="secure-aggregation"):
         """What is promised, in words."""
         return (
             "Nobody sees the counts of one site: only the sum over all sites is opened. The sum "
-            "is exact. No random numbers hide a person in it (no differential privacy), so it "
-            "protects where many share a range. Two sums that differ by one site, or by one "
-            "person, show the difference: a site's own file limits how many it joins, over which "
-            "sites and on which data."
+            "is exact: no random numbers hide a person in it (no differential privacy). It "
+            "protects a person only where many share a range. Two sums that differ by one site, "
+            "or by one person, show the difference. So a site's own file limits how many exact "
+            "sums it joins, over which sites and on which data."
         )
 
     @property
     def unprotected(self) -> str:
         """What the promise leaves out, in words."""
-        return f"{ALWAYS_UNPROTECTED}; a person who is alone, or nearly so, in a range of the sum"
+        return (
+            f"{ALWAYS_UNPROTECTED}. A person who is alone, or nearly so, in a range of the sum is "
+            "not hidden"
+        )
 
     def learned(self, cohort: Cohort | None, min_cell: int) -> list[tuple[str, str]]:
         """Each party, and what it learns in the worst case, in words."""
         assert cohort is not None  # noqa: S101  (a sum has one)
         least, colluding = cohort.min_survivors, cohort.max_colluding
         if least - colluding > 1:
-            others = f"at least {least - colluding} of them. Not the counts of one of these"
+            others = f"at least {least - colluding} of them. Not the counts of a single one"
         else:
             others = "which may be a single one. Sites refuse such a plan"
-        site = "Nothing until there is a result. Then it can take its own counts off what is shown"
+        site = "Nothing until there is a result. Then it can subtract its own counts from it"
         reader = "The same sum as the coordinator: this plan joins no small ranges."
         if min_cell:
             site += f", which can leave fewer than {min_cell} examples of the others in a range"
             reader = (
                 "The sum after small ranges were joined: each holds no example of a class or at "
-                f"least {min_cell}. Where ranges were joined, some held fewer; that shows."
+                f"least {min_cell}. Joined ranges show that some of them held fewer."
             )
         return [
             (
                 COORDINATOR,
                 f"The exact sum over at least {least} {'site' if least == 1 else 'sites'}: how "
                 "many positive and how many negative examples of all of them lie in each range, a "
-                "single one included. Not from which site they are. Whoever also knows where one "
-                "person's score lies, and finds one example there, learns whether that person is "
-                "positive.",
+                "single one included. It does not see from which site they are. If it knows in "
+                "which range one person's score lies, and finds one example there, it learns "
+                "whether that person is positive.",
             ),
             (
                 together(colluding),
@@ -315,7 +318,7 @@ class SecureAggregation(PrivacyModel, frozen=True, tag="secure-aggregation"):
         if min_cell:
             text += (
                 f"The coordinator sees 1 and {many}. A reader sees {many + 1} in one wider range. "
-                f"A site to which {many} of these belong takes them off, and knows of the last. "
+                f"A site to which {many} of these belong subtracts them, and knows of the last. "
             )
         else:
             text += f"Whoever reads the result sees 1 and {many}. "

@@ -54,7 +54,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     score_sums: bool = False
     max_groups: int = 0  # most, those of no listed value included; 0 refuses plans for groups
     # Most that all plans on a dataset cost together, unless the ledger sets another limit.
-    budget_epsilon: float = 10.0
+    budget_epsilon: float = 3.0
     budget_delta: float = 1e-5
     mix_exact: bool = False  # whether exact sums and differential privacy may meet on one dataset
     # After so many an evaluation is given up: its keys are deleted, and what it reserved comes back
