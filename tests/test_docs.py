@@ -65,7 +65,7 @@ def test_every_page_with_commands_is_followed():
 @pytest.mark.parametrize(
     ("page", "told"),
     [
-        ("choose-epsilon.md", "local DP, epsilon 5"),
+        ("choose-epsilon.md", "epsilon 5 for one example (replace-one)"),
         ("five-minutes.md", shown(DOCS / "five-minutes.md")),
         ("install.md", "3 clients, 6,000 examples"),
         ("large-data.md", "3 clients, 6,000 examples"),
