@@ -326,7 +326,7 @@ def _budget(site: Site) -> str:
         limit = site.ledger.total(site.dataset, default_limit=default).limit
     except FedgaugeError:
         return f"{_in_words(default)}, unless the ledger says otherwise, which cannot be read"
-    if limit == default:
+    if limit is None or limit == default:  # there is one, since a default is given
         return _in_words(default)
     return f"{_in_words(limit)} (by the ledger; by the site file {_in_words(default)})"
 
