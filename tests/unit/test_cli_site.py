@@ -68,8 +68,9 @@ def test_show_says_what_becomes_of_exact_sums(site, tmp_path):
     new = ["--name", "a", "--dataset", "d", "--allow-exact", tmp_path / "new"]
     run("site", "init", *new, "-q")
     told = run("site", "show", "--site", tmp_path / "new" / "site.toml")
-    for text in ("3 on a dataset", "not of models", "all sites invited", "at least 10 examples"):
-        assert text in " ".join(told.split())
+    assert row_of("Sums without noise", told) == "at most 3 on a dataset, over all sites invited"
+    assert row_of("  their scores", told) == "at most 1 of a row; not by models sent here"
+    assert row_of("  their ranges", told).endswith("shown with none or at least 10 examples")
 
 
 def test_init_takes_limits(tmp_path):
@@ -95,8 +96,7 @@ def test_show_says_what_slices_an_exact_sum_may_have(tmp_path):
     asked = ("site", "init", "--name", "a", "--dataset", "d", "--allow-exact", "--quiet")
     run(*asked, tmp_path / "a")
     site = tmp_path / "a" / "site.toml"
-    told = " ".join(run("site", "show", "--site", site).split())
-    assert "at most 1 score of a row; groups: none" in told
+    assert row_of("  their groups", run("site", "show", "--site", site)) == "none"
     text = site.read_text()
     for old, new in (
         ("exact_scores = 1 ", "exact_scores = 12 "),
@@ -106,8 +106,9 @@ def test_show_says_what_slices_an_exact_sum_may_have(tmp_path):
         assert old in text
         text = text.replace(old, new)
     site.write_text(text)
-    told = " ".join(run("site", "show", "--site", site).split())
-    assert "at most 12 scores of a row, two of them together; groups: women, men" in told
+    told = run("site", "show", "--site", site)
+    assert "at most 12 of a row, two of them together; not" in row_of("  their scores", told)
+    assert row_of("  their groups", told) == "women, men"
 
 
 def test_score_sums_are_refused_unless_allowed(site, tmp_path):

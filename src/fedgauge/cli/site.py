@@ -1,5 +1,6 @@
 """Commands about a site: its key, whom it trusts, and what its data has cost in privacy."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -292,7 +293,8 @@ def _site_table(site: Site) -> Table:
         ("Reports of single rows, with noise", LocalDP),
     ):
         table.add_row(title, _allowed_or_not(tag_of(model) in policy.models))
-    table.add_row("Sums without noise", _exact(policy))
+    for title, told in _exact(policy):
+        table.add_row(title, told)
     table.add_row("Sites in a sum", f"at least {policy.min_cohort}")
     table.add_row("Colluding sites to withstand", f"at least {policy.min_colluding}")
     most = Cost(policy.max_epsilon, policy.max_delta)
@@ -379,17 +381,19 @@ def _witness(site: Site) -> str:
     return str(site.witness_path)
 
 
-def _exact(policy: Policy) -> str:
+def _exact(policy: Policy) -> Iterator[tuple[str, str]]:
+    """Sums without noise: how many, and what they may show."""
     if not policy.allows_exact:
-        return "refused"
-    models = (
-        "of scores and of models sent" if policy.exact_of_models else "of scores, not of models"
-    )
-    scores = "1 score" if policy.exact_scores == 1 else f"{policy.exact_scores:,} scores"
-    pairs = ", two of them together" if policy.exact_pairs else ""
+        yield "Sums without noise", "refused"
+        return
     sites = "some sites" if policy.exact_dropouts else "all sites invited"
-    return (
-        f"at most {policy.exact_sums} on a dataset, {models}, over {sites}; ranges at least "
-        f"{policy.min_bin_width:g} wide, shown with none or at least {policy.min_cell} examples; "
-        f"at most {scores} of a row{pairs}; groups: {', '.join(policy.exact_groups) or 'none'}"
+    yield "Sums without noise", f"at most {policy.exact_sums} on a dataset, over {sites}"
+    models = "also by models sent here" if policy.exact_of_models else "not by models sent here"
+    pairs = ", two of them together" if policy.exact_pairs else ""
+    yield "  their scores", f"at most {policy.exact_scores:,} of a row{pairs}; {models}"
+    yield (
+        "  their ranges",
+        f"at least {policy.min_bin_width:g} wide, shown with none or at least {policy.min_cell} "
+        "examples",
     )
+    yield "  their groups", ", ".join(policy.exact_groups) or "none"
