@@ -320,3 +320,18 @@ def test_what_goes_round_your_own_yes(consortium, tmp_path):
     consortium.run("fedgauge encode reports.toml rows.csv --label y --score p -o rows.fgr")
     assert "encode" not in consortium.at("hospital-a", "site log")
     assert "`encode` does not show" in prose("How a site stops it")
+
+
+def test_why_a_new_site_file_has_the_budget_that_it_has():
+    """Beliefs on the page about choosing epsilon, too."""
+    text = " ".join((DOCS / "choose-epsilon.md").read_text().split())
+    policy = Policy()
+    budget = policy.budget_epsilon
+    assert f"## Why a budget of {budget:g} " in text
+    assert (
+        f"allows epsilon {policy.max_epsilon:g} for one evaluation and {budget:g} for all" in text
+    )
+    assert f"becomes at most {shown(0.01, budget)} sure, and 10% becomes at most" in text
+    assert f"10% becomes at most {shown(0.1, budget)}. That is suspicion" in text
+    assert f"At 10 the same 1% may become {shown(0.01, 10)}," in text
+    assert f"under the usual plans, and 10% may become {shown(0.1, 2 * budget)}." in text

@@ -515,6 +515,14 @@ def test_an_exact_result_with_reports_is_refused():
 
 
 @pytest.mark.usefixtures("folder")
+def test_a_result_of_local_reports_without_any_is_refused():
+    saved = json.loads((FIXTURES / "local-oue.json").read_text())
+    for reports in (0, -1, None):
+        Path("z.json").write_text(json.dumps(saved | {"reports": reports}))
+        assert "it has no number of reports" in complaint(run("show", "z.json"), code=1)
+
+
+@pytest.mark.usefixtures("folder")
 def test_looks_may_be_of_the_year_1():
     shutil.copy("r.json", "looks/0001-01-01.json")
     Path("looks/2026-01-01.json").unlink()
