@@ -234,14 +234,14 @@ _HOMES: Final = {
 _ROOMS: Final = (
     "arrays data engines escaping estimation histograms keys local metrics monitoring plan "
     "planner plots privacy protocol report results secagg site storage vertical"
-).split()
+)
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 
 if not TYPE_CHECKING:  # which would take every name for one that exists
 
     def __getattr__(name: str) -> Any:
-        if name in _ROOMS:
+        if name in _ROOMS.split():
             return import_module(f"fedgauge.{name}")
         if name not in _HOME_OF:
             raise AttributeError(f"module 'fedgauge' has no attribute {name!r}")
@@ -250,7 +250,7 @@ if not TYPE_CHECKING:  # which would take every name for one that exists
         return value
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__, *_ROOMS})
+        return sorted({*globals(), *__all__, *_ROOMS.split()})
 
 
 logging.getLogger("fedgauge").addHandler(logging.NullHandler())

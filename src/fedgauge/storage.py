@@ -353,7 +353,9 @@ def filesystem_type(path: PurePosixPath, mountinfo: str) -> str | None:
         fields = before.split(" ")
         if not dash or len(fields) < 6:
             continue
-        point = PurePosixPath(_unescape(fields[4]))
+        # Spaces, tabs, newlines and backslashes are written as three octal digits.
+        unescaped = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[4])
+        point = PurePosixPath(unescaped)
         # Of two mounts at one point the later lies on top.
         if len(point.parts) >= depth and path.is_relative_to(point):
             kind, depth = after.split(" ")[0], len(point.parts)
@@ -379,11 +381,6 @@ def require_local(path: Path) -> None:
             f"ledger {path} is on a filesystem shared between machines ({kind}), where locks "
             "cannot be relied on. Keep it on a local disk: change `ledger` in the site file."
         )
-
-
-def _unescape(text: str) -> str:
-    # Spaces, tabs, newlines and backslashes are written as three octal digits.
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import copy
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, cleandoc, signature
 from typing import Annotated, Any, get_type_hints
@@ -75,11 +75,8 @@ def _of_group(group: Any, usual: list[str]) -> Iterator[Parameter]:
             kind, option = hint.__origin__, copy(hint.__metadata__[0])
             option.rich_help_panel = option.rich_help_panel or group.panel
             hint = Annotated[kind, option]
-        yield _parameter(field.name, hint, default=_default(field))
-
-
-def _default(field: Field[Any]) -> Any:
-    return Parameter.empty if field.default is MISSING else field.default
+        default = Parameter.empty if field.default is MISSING else field.default
+        yield _parameter(field.name, hint, default=default)
 
 
 def _parameter(name: str, hint: Any, default: Any) -> Parameter:

@@ -81,7 +81,7 @@ def encode(
     say_counted(seen)
     charged = "" if site is not None else ", charged to no ledger (--site)"
     turns = " in one of two rounds" if run.has_two_rounds else ""
-    epsilon = f"epsilon {_epsilon(run):g}"
+    epsilon = f"epsilon {run.statement('simulated').epsilon or 0.0:g}"
     screen.print(f"Saved {out}: each row{turns} with {epsilon}{charged}")
 
 
@@ -233,7 +233,3 @@ def _print_receipts(server: fg.ReportServer, receipts: list[Receipt]) -> None:
         told = ", ".join(f"{reason}: {count:,}" for reason, count in server.refused.items())
         text += f"; refused so far: {told}"
     screen.print(text)
-
-
-def _epsilon(plan: fg.EvaluationPlan) -> float:
-    return plan.statement("simulated").epsilon or 0.0

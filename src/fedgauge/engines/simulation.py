@@ -664,10 +664,16 @@ def _check_kinds(
     calibrator: Any,
 ) -> None:
     no_map = calibrator is None
+    named = ("auto", "two-round")
     for name, value, fits, wanted in (
         ("plan", plan, plan is None or isinstance(plan, EvaluationPlan), "an EvaluationPlan"),
         ("privacy", privacy, isinstance(privacy, AnyPrivacyModel), "such as SecureAggregation()"),
-        ("axis", axis, _is_axis(axis), "'auto', 'two-round', an Axis or a TwoRound"),
+        (
+            "axis",
+            axis,
+            isinstance(axis, Axis | TwoRound) or axis in named,
+            "'auto', 'two-round', an Axis or a TwoRound",
+        ),
         ("cohort", cohort, cohort is None or isinstance(cohort, Cohort), "a Cohort"),
         ("estimator", estimator, isinstance(estimator, Estimator), "such as Aligned()"),
         ("score_sums", score_sums, isinstance(score_sums, bool), "True or False"),
@@ -676,10 +682,6 @@ def _check_kinds(
         if not fits:
             got = repr(value) if isinstance(value, str) else type(value).__name__
             raise PlanError(f"{name} must be {wanted}, got {got}.")
-
-
-def _is_axis(axis: Any) -> bool:
-    return isinstance(axis, Axis | TwoRound) or axis in ("auto", "two-round")
 
 
 def _refuse_shortcuts(
