@@ -205,10 +205,7 @@ def _beside_first(plan: EvaluationPlan, found: Found, released: Released) -> Rel
 
 
 def find_bins(plan: EvaluationPlan, released: Released, session: bytes = b"") -> EvaluationPlan:
-    """The plan of the second round, from the counts of the first; `session` is where it was opened.
-
-    Scores of several models or classes share the bins: their counts are added up.
-    """
+    """The plan of the second round, opened in `session`, from counts of all models and classes."""
     two = plan.task.two
     if two is None:
         raise PlanError("only the first of two rounds finds bins.")

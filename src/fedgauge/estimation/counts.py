@@ -519,12 +519,9 @@ def counts_of(plan: EvaluationPlan, released: Released, slice_: Slice) -> Pooled
 
 @dataclass(frozen=True, eq=False)
 class LabelCounts(PooledCounts):
-    """Negatives and positives that add up to known totals: the noise of one is that of both.
+    """Negatives and positives that add up to known totals: the noise of one is that of both."""
 
-    `bin_variances` are those of labels flipped at random; None where counts of a tree have noise.
-    """
-
-    bin_variances: Floats | None = None
+    bin_variances: Floats | None = None  # of labels flipped at random; None where noise is a tree's
 
     @classmethod
     def of(cls, plan: EvaluationPlan, released: Released, slice_: Slice) -> Self:

@@ -499,10 +499,7 @@ def _left_edges(axis: Axis, row: NDArray[Any], quantiles: int) -> Floats:
 def from_quantiles(
     quantiles: list[Floats], totals: tuple[float, float], estimator: Quantile
 ) -> ScoreDistribution:
-    """The path through evenly spaced quantiles of negatives, positives and (to combine) all.
-
-    `totals` are the numbers of negatives and positives.
-    """
+    """The path through evenly spaced quantiles of negatives, positives and (to combine) all."""
     negatives, positives = totals
     levels = np.linspace(0.0, 1.0, estimator.quantiles)
     survivals = [_survival(q, levels, estimator.interpolation) for q in quantiles]
@@ -556,11 +553,7 @@ def _survival(quantiles: Floats, levels: Floats, interpolation: Interpolation) -
 
 
 def _along(survivals: list[_Survival], knots: Floats) -> tuple[Floats, list[Floats]]:
-    """All survivals as pieces over descending knots, with a unit piece for each jump.
-
-    A survival is 0 above its highest quantile and 1 below its lowest: paths start at 0 and end at
-    1.
-    """
+    """All survivals, from 0 to 1, as pieces over descending knots, with a unit piece a jump."""
     width = np.ones(2 * len(knots) - 1)
     width[1::2] = -np.diff(knots)
     pieces = []

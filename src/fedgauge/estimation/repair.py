@@ -84,10 +84,7 @@ def leaf_covariance(tree: Sequence[int], variances: Sequence[float]) -> Floats:
 
 
 def level_weights(tree: Sequence[int], variances: Sequence[float], weights: Floats) -> list[Floats]:
-    """The weight of each noisy count of every level in a weighted sum of the leaf estimates.
-
-    The adjoint of `consistent`: its two passes backwards. Bins are the last axis.
-    """
+    """The weight of each noisy count in a weighted sum of leaves: the adjoint of `consistent`."""
     upward = _upward_variances(tree, variances)
     by_level, down = [], weights
     for branching in tree[:0:-1]:

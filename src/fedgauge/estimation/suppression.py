@@ -101,10 +101,7 @@ def is_large(counts: NDArray[Any], least: int) -> bool:
 
 
 def merged_axis(axis: Axis, kept: Indices) -> Axis:
-    """The axis with these of its edges alone; itself where all are kept.
-
-    The bins of known values become ranges from the first of their values up to the next bin's.
-    """
+    """The axis with these of its edges alone; known values become ranges up to the next bin's."""
     if len(kept) == axis.bins + 1:
         return axis
     edges = axis.edges[kept]

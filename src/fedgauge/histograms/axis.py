@@ -90,10 +90,7 @@ def _linear_slots(low: float, high: float, slots: int) -> SlotFunction:
 
 
 def _folded_slots(low: float, high: float, slots: int) -> SlotFunction:
-    """Slots of equal ratio towards both ends, for edges that crowd there.
-
-    The leading bits of a positive float are a monotone logarithm of it.
-    """
+    """Slots of equal ratio towards both ends, by the leading bits of floats: a logarithm."""
     width = high - low
     smallest_exponent = -60
     octaves = -smallest_exponent

@@ -271,10 +271,7 @@ class TwoRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 def _not_negative(counts: Sequence[int]) -> list[int]:
-    """The nearest counts, in proportion, that are not negative and have the same total.
-
-    Each loses the same, as far as it has it: the projection on a simplex (Duchi et al., 2008).
-    """
+    """The nearest counts of the same total, none negative: onto a simplex (Duchi et al., 2008)."""
     total = sum(counts)
     if total <= 0:  # nothing but noise
         return [1] * len(counts)

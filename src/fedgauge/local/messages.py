@@ -210,10 +210,7 @@ def report_rows(
     watch: Callable[[Examples], None] = lambda _: None,
     done: Callable[[RowSummary], None],
 ) -> Iterator[bytes]:
-    """The messages of :func:`encode_rows`; `done` is given the summary of the rows, after the last.
-
-    That, and the rows that `watch` is given, are for the owner of the rows alone.
-    """
+    """The messages of :func:`encode_rows`; `watch` gets the rows, `done` their summary."""
     plan.check_time()
     form = ReportFormat(plan)
     source = source if source is not None else Keystream()

@@ -48,10 +48,7 @@ def paragraph(words: str, kind: str = "") -> str:
 
 
 def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, name: str) -> str:
-    """A table that scrolls by itself where it is wide; the first column is what each row is of.
-
-    `name` is that of the file which its button saves.
-    """
+    """A table that scrolls by itself; the first column says what a row is, `name` its file."""
     head = "".join(f'<th scope="col">{escape(each)}</th>' for each in columns)
     body = "".join(
         f'<tr><th scope="row"{_class(_kind(first))}>{escape(first)}</th>'

@@ -293,7 +293,7 @@ class Evaluation(Metrics):
     def macro_roc_curve(self, *, average: Average = "macro", against: Against = "rest") -> RocCurve:
         """The mean over classes of true positive rates at each FPR; options as for :meth:`macro`.
 
-        No one threshold belongs to a point, so `thresholds` are NaN, but for a micro average.
+        Its `thresholds` are NaN, but for a micro average, which is one curve.
         """
         by_class, weights = averages.distributions(self, average, against)
         if average == "micro":
