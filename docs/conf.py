@@ -52,6 +52,7 @@ html_context = {"default_mode": "auto"}
 html_static_path = ["_static"]
 html_favicon = html_logo = "_static/logo.svg"
 html_css_files = ["site.css"]
+html_search_scorer = str(Path(__file__).parent / "search_scorer.js")
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False

@@ -47,6 +47,9 @@ def test_every_command_and_option_is_in_the_reference():
     assert "`[sa\\|ddp\\|ldp]`" in shown
     assert "Default: `ddp`." in shown
     assert "`PATH`" in shown
+    prose = re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.DOTALL)
+    assert re.findall(r"(?<!-)--[a-z][a-z-]*", prose) == []  # Sphinx would make a dash of them
+    assert max(map(len, re.findall(r"^\$ .*", text, flags=re.MULTILINE))) > 80
 
 
 def test_every_error_is_in_the_index():
@@ -88,3 +91,11 @@ def test_a_built_site_is_checked(text, told, tmp_path):
     (tmp_path / "index.html").write_text(text)
     (tmp_path / "other.html").write_text('<p id="here">')
     assert broken(tmp_path) == told
+
+
+def test_toggles_of_the_theme_get_a_name(tmp_path):
+    (tmp_path / "api.html").write_text('<summary><span class="toctree-toggle"></span></summary>')
+    (tmp_path / "other.html").write_text("<summary>Open</summary>")
+    generated["name_toggles"](tmp_path)
+    assert '<summary aria-label="Pages in this section">' in (tmp_path / "api.html").read_text()
+    assert (tmp_path / "other.html").read_text() == "<summary>Open</summary>"

@@ -64,7 +64,7 @@ def _command(context: click.Context) -> str:
     level = "#" * (1 + context.command_path.count(" "))
     text = inspect.cleandoc(context.command.help or "")
     says, _, examples = text.partition("\nExamples:\n")
-    parts = [f"{level} {context.command_path}", says.strip()]
+    parts = [f"{level} {context.command_path}", _marked(says.strip())]
     if isinstance(context.command, click.Group):
         return "\n\n".join(parts)
     usage = " ".join(context.command.collect_usage_pieces(context))
@@ -80,8 +80,16 @@ def _command(context: click.Context) -> str:
 
 def _wrapped(line: str) -> str:
     """A command as a page shows it: a long one on several lines, which a shell takes as one."""
-    lines = textwrap.wrap(line, 62, break_on_hyphens=False, break_long_words=False)
+    lines = textwrap.wrap(line, 88, break_on_hyphens=False, break_long_words=False)
     return "$ " + " \\\n    ".join(lines)
+
+
+OPTION = re.compile(r"(`[^`]*`)|(?<![\w-])(--[a-z][a-z-]*)")
+
+
+def _marked(told: str) -> str:
+    """Options as code: bare, their hyphens would become a dash."""
+    return OPTION.sub(lambda found: found.group(1) or f"`{found.group(2)}`", told)
 
 
 def _row(param: Any, context: click.Context) -> str:
@@ -94,7 +102,7 @@ def _row(param: Any, context: click.Context) -> str:
     if shown and not callable(param.default) and param.default not in ([], ()):
         value = getattr(param.default, "value", param.default)
         notes.append(f"Default: `{value}`.")
-    told = " ".join([*(param.help or "").split(), *notes]).replace("|", "\\|")
+    told = _marked(" ".join([*(param.help or "").split(), *notes])).replace("|", "\\|")
     return f"| {given.strip()} | {told} |"
 
 
@@ -223,6 +231,18 @@ def example_report(site: Path) -> None:
         shutil.copy(demo.run(Path(folder)).report, site / "example-report.html")
 
 
+TOGGLE = '<summary><span class="toctree-toggle"'
+
+
+def name_toggles(site: Path) -> None:
+    """Name what the theme leaves without a name: the toggle of a list of pages."""
+    for page in site.rglob("*.html"):
+        text = page.read_text()
+        if TOGGLE in text:
+            named = TOGGLE.replace("<summary>", '<summary aria-label="Pages in this section">')
+            page.write_text(text.replace(TOGGLE, named))
+
+
 def setup(app: Any) -> dict[str, bool]:
     """What Sphinx calls."""
 
@@ -231,6 +251,7 @@ def setup(app: Any) -> dict[str, bool]:
 
     def finish(app: Any, error: Exception | None) -> None:
         if error is None:
+            name_toggles(Path(app.outdir))
             example_report(Path(app.outdir))
 
     app.connect("source-read", read)
