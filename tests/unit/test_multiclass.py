@@ -45,9 +45,6 @@ def of_all_kinds():
     return fg.evaluate({"a": fg.Examples(NAMES, both, group=SEX)}, task=task)
 
 
-# What is of one class is asked of one class
-
-
 @pytest.mark.parametrize(
     "ask",
     [
@@ -113,9 +110,6 @@ def test_show_lists_the_slices(tmp_path, result):
     assert "for one score, and here are several" in asked.output
 
 
-# What averages are of
-
-
 def test_labels_are_averaged_like_classes():
     rng = np.random.default_rng(3)
     labels = rng.random((2000, 3)) < [0.5, 0.2, 0.3]
@@ -179,9 +173,6 @@ def test_losses_have_averages_too(result):
     assert found.value == pytest.approx(np.mean(parts))
     assert found.low == pytest.approx(np.mean([each.low for each in parts]))
     assert result.macro("brier_score", average="weighted").value != found.value
-
-
-# Intervals
 
 
 def test_strata_are_rows_that_blocks_share():
@@ -278,9 +269,6 @@ def test_perfect_scores_have_an_interval():
         assert found.value == pytest.approx(1.0)
         assert 0.6 < found.low < 0.99
         assert found.high == pytest.approx(1.0)
-
-
-# Tables
 
 
 def test_tables_are_saved_and_loaded(tmp_path):
@@ -401,9 +389,6 @@ def test_intervals_of_the_matrix_hold_the_noise():
         held += np.count_nonzero((low <= truth) & (truth <= high))
         assert matrix.accuracy.bounds[0] < matrix.accuracy.value < matrix.accuracy.bounds[1]
     assert held > 310
-
-
-# The planner
 
 
 def test_the_planner_prices_classes_and_groups():

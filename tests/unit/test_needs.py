@@ -38,9 +38,6 @@ def expected_of(privacy, examples=5_000, **question):
     return float(np.exp(np.log(by_shape).mean()))
 
 
-# The ROC Area Error
-
-
 def propose(privacy, examples=5_000):
     return planner.propose(privacy=privacy, **{**HINTS, "examples": examples})
 
@@ -77,9 +74,6 @@ def test_wanted_errors_that_make_no_sense(wanted):
 def test_an_exact_curve_has_nothing_to_trade():
     with pytest.raises(fg.PlanError, match=r"DistributedDP or LocalDP .* Use more bins"):
         find_needs(0.01, EXACT)
-
-
-# Half-widths
 
 
 def textbook(metric, examples, at=0.3):
@@ -176,9 +170,6 @@ def test_answers_are_rough_where_shapes_differ():
     assert find_needs().caution is None
 
 
-# Questions that cannot be
-
-
 @pytest.mark.parametrize(
     ("question", "told"),
     [
@@ -210,9 +201,6 @@ def test_calibration_is_of_probabilities():
         assert needed.expected < 0.1
 
 
-# The threshold as an edge
-
-
 @pytest.mark.parametrize("privacy", [EXACT, NOISY, REPORTS], ids=lambda p: p.kind)
 def test_the_threshold_becomes_an_edge(privacy):
     for at in (0.003, 0.29, 0.5, 0.9999):
@@ -242,9 +230,6 @@ def test_thresholds_are_within_the_axis():
     for at, axis in ((11, values), (0, values), (0.2, fg.Axis.uniform(8, 0.5, 1.0))):
         with pytest.raises(fg.PlanError, match="a threshold lies between the ends of the axis"):
             planner.propose(privacy=EXACT, at=at, axis=axis, **HINTS)
-
-
-# The search
 
 
 ENDS = (1e-4, 20.0)
@@ -287,9 +272,6 @@ def test_where_no_plan_can_be_made_nothing_is_reached():
     assert 0.5 < requirements.solve(falls, 0.9, ENDS) < 0.6
     with pytest.raises(fg.PlanError, match="no such noise"):
         requirements.solve(lambda x: falls(3.0 * x), 0.1, ENDS)
-
-
-# What the search asks for
 
 
 @pytest.fixture

@@ -532,9 +532,6 @@ def test_an_absurd_epsilon_is_useless_but_works(epsilon):
     assert 0 <= result.privacy.delta <= 1
 
 
-# Score sums
-
-
 def sums_plan(epsilon=1.0, tree=(4, 2), **options):
     return plan_for(DistributedDP(epsilon), tree, COHORT, score_sums=True, **options)
 

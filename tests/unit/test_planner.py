@@ -142,7 +142,7 @@ def test_planner_has_no_way_to_data():
         assert set(inspect.signature(call).parameters) <= set(HINTS.split())
 
 
-def test_defaults_are_the_stated_ones():
+def test_defaults_are_the_stated_ones_and_what_is_stated_reaches_the_plan():
     assert (planner.DEFAULT_EXAMPLES, planner.DEFAULT_POSITIVE_RATE) == (10_000, 0.2)
     assert "10,000 and 0.2" in planner.propose.__doc__
     assert planner.check_hints(None, None) == (10_000, 0.2)
@@ -151,9 +151,6 @@ def test_defaults_are_the_stated_ones():
     stated = planner.propose(privacy=privacy, clients=CLIENTS, examples=10_000, positive_rate=0.2)
     assert without == stated
     assert without.predicted == stated.predicted
-
-
-def test_cohort_positive_label_and_score_sums_reach_the_plan():
     cohort = fg.Cohort(4, 2)
     exact = {"privacy": fg.SecureAggregation(), "clients": CLIENTS}
     plan = planner.propose(**exact, cohort=cohort, positive="yes", score_sums=True)
@@ -192,9 +189,6 @@ def test_the_smallest_cell_is_ones_own_choice():
     errors = [plan.predicted.roc_area_error for plan in plans]
     assert errors == sorted(errors)
     assert errors[0] < errors[2]
-
-
-def test_a_class_too_small_to_be_shown_is_expected_to_show_nothing():
     plan = planner.propose(
         privacy=fg.SecureAggregation(), clients=CLIENTS, examples=40, positive_rate=0.1
     )
@@ -236,9 +230,6 @@ def test_bad_clients_and_models_are_refused(privacy, clients, told):
         planner.propose(privacy=privacy, clients=clients)
 
 
-# The axis
-
-
 @pytest.mark.parametrize("rate", [1e-6, 1e-4, 0.01, 0.2, 0.5, 0.9, 0.99, 0.9999])
 @pytest.mark.parametrize("bins", [8, 64, 512])
 def test_reference_axis(bins, rate):
@@ -270,9 +261,6 @@ def test_rare_classes_can_be_planned(rate):
     assert 0 < plan.predicted.roc_area_error < 0.5
 
 
-# More is better
-
-
 EPSILONS, SIZES = (0.3, 3.0), (2_000, 100_000)
 
 
@@ -288,9 +276,6 @@ def test_more_examples_are_better(epsilon):
     few, many = (propose(epsilon, examples) for examples in SIZES)
     assert all(np.less(many.predicted, few.predicted))
     assert many.axis.bins >= few.axis.bins
-
-
-# Predictions against measurements
 
 
 def rows_of(world):
@@ -362,9 +347,6 @@ def test_score_sums_leave_the_counts_four_fifths(planned):
     assert with_sums.final.sum_steps == 256
     assert sum(with_sums.final.noise) == pytest.approx(1.0)
     assert with_sums.predicted == pytest.approx(planned.predicted, rel=1e-6)
-
-
-# Scores that are no probabilities.
 
 
 @cache
@@ -484,9 +466,6 @@ def shares_below(table, at, rate=0.5):
     return [np.cumsum(side)[:-1] for side in sides]
 
 
-# Tables.
-
-
 @pytest.mark.parametrize("rate", [1e-6, 0.2, 0.97])
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_shares_rise_from_0_to_1(table, rate):
@@ -498,16 +477,12 @@ def test_shares_rise_from_0_to_1(table, rate):
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_as_many_scores_lie_below_a_quantile_as_it_says(table):
+def test_shares_are_those_of_the_quantiles_and_positives_have_the_higher_scores(table):
     """Both classes together, counting the same: to a quantile, and a smoothed ratio."""
     at = np.arange(-40.0005, 41, 0.01)
     both = np.mean(shares_below(table, at, table.positive_rate), axis=0)
     counted = np.searchsorted(table.quantiles, at) / len(table.quantiles)
     assert np.abs(both - counted).max() <= 0.05
-
-
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_positives_have_the_higher_scores(table):
     negatives, positives = shares_below(table, np.linspace(-45, 45, 901), table.positive_rate)
     assert np.all(positives <= negatives + 0.02)
     assert (negatives - positives).max() > 0.2
@@ -534,10 +509,7 @@ def test_the_ratio_of_classes_is_the_one_stored():
 def test_shares_jump_where_scores_tie():
     for before, after in shares_below(TIED, [1.0, np.nextafter(1.0, 2.0)]):
         assert (before, after) == (0.25, 0.75)
-
-
-def test_scores_of_0_and_1_stay_at_the_ends():
-    """However rare positives are, they are in the first bin and in the last."""
+    # However rare positives are, they are in the first bin and in the last.
     for rate in (1e-3, 0.2, 0.999):
         made = simulated.drawn_worlds([TIED], [expit], 100_000, rate)[0]
         # Half of a quantile lies on either side of one that no other shares.
@@ -550,9 +522,6 @@ def test_log_odds_move_with_the_prior_odds(rate):
     at = np.linspace(-4, 4, 33)
     moved = EVEN.shares(at + logit(rate), rate)
     np.testing.assert_allclose(moved, EVEN.shares(at, 0.5), atol=1e-12)
-
-
-# What comes with the package.
 
 
 def stored():
@@ -585,9 +554,6 @@ def test_tables_are_rounded_quantiles_and_nothing_else():
             assert numbers == np.round(numbers, 3).tolist()
 
 
-# Worlds.
-
-
 def test_worlds_have_the_hinted_numbers_and_their_own_truth():
     made = simulated.worlds(5_000, 0.2)
     assert len(made) == len(TABLES) + len(simulated.SMOOTH)
@@ -615,9 +581,6 @@ def test_a_world_keeps_the_quantiles_of_its_table():
             assert np.all(found <= np.interp(logit(at) + 0.02, fine, wanted) + 0.03), table.name
 
 
-# The choice.
-
-
 def ordered(monkeypatch, errors, examples=10_000):
     """Names of plans by regret, where each has these errors in each world."""
     simulated_worlds = {name: np.array([[e, e, e] for e in row]) for name, row in errors.items()}
@@ -625,19 +588,13 @@ def ordered(monkeypatch, errors, examples=10_000):
     return search._by_regret(list(errors), examples, 0.2, draws=1, shrink=True)
 
 
-def test_the_choice_is_near_the_best_in_every_world(monkeypatch):
+def test_the_choice_is_near_the_best_in_every_world_that_tells(monkeypatch):
     """Best in two worlds of three, and ten times as bad in the last: not chosen."""
     errors = {"brilliant": (0.01, 0.01, 0.3), "steady": (0.013, 0.013, 0.03)}
     assert ordered(monkeypatch, errors) == ["steady", "brilliant"]
-
-
-def test_a_world_where_all_is_bad_does_not_decide(monkeypatch):
-    """Its errors are the largest, but much the same whatever is chosen."""
+    # Its errors are the largest, but much the same whatever is chosen.
     errors = {"good": (0.01, 0.01, 0.31), "bad": (0.02, 0.02, 0.30)}
     assert ordered(monkeypatch, errors) == ["good", "bad"]
-
-
-def test_no_error_in_a_world_divides_nothing(monkeypatch):
     errors = {"exact": (0.0, 0.01), "close": (1e-9, 0.009), "far": (0.1, 0.1)}
     with warnings.catch_warnings():
         warnings.simplefilter("error")

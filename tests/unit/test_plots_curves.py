@@ -77,10 +77,15 @@ def test_roc_points_lie_on_the_curve(result):
     )
 
 
-def test_det_is_roc_upside_down(result):
+def test_det_is_roc_upside_down_in_deviates_and_ends_at_the_edge(result):
     roc, det = (D.from_evaluation(result) for D in (fg.RocCurveDisplay, fg.DetCurveDisplay))
     np.testing.assert_array_equal(det.x, roc.x)
     np.testing.assert_array_equal(det.y, 1 - roc.y)
+    drawn = fg.DetCurveDisplay.from_evaluation(result).plot()
+    x, y = drawn.line_.get_data()
+    assert (x.min(), y.min()) == (ndtri(0.001), ndtri(0.001))
+    middle = np.argmin(np.abs(drawn.x - 0.3))
+    assert (x[middle], y[middle]) == (ndtri(drawn.x[middle]), ndtri(drawn.y[middle]))
 
 
 @pytest.mark.parametrize("which", ["result", "noisy", "tiny"])
@@ -184,14 +189,6 @@ def test_ticks_of_det_axes(result):
     assert [label.get_text() for label in small.get_xticklabels()] == ["0.1%", "50%", "99.9%"]
 
 
-def test_det_line_is_in_deviates_and_ends_at_the_edge(result):
-    drawn = fg.DetCurveDisplay.from_evaluation(result).plot()
-    x, y = drawn.line_.get_data()
-    assert (x.min(), y.min()) == (ndtri(0.001), ndtri(0.001))
-    middle = np.argmin(np.abs(drawn.x - 0.3))
-    assert (x[middle], y[middle]) == (ndtri(drawn.x[middle]), ndtri(drawn.y[middle]))
-
-
 def test_chance_levels(result):
     roc, pr, det, prg, gain = (D.from_evaluation(result).plot().chance_level_ for D in DISPLAYS)
     share = result.positives / (result.positives + result.negatives)
@@ -203,7 +200,7 @@ def test_chance_levels(result):
     assert list(lift.get_ydata()) == [1, 1]
 
 
-def test_legend_has_area_and_interval(result):
+def test_legend_has_area_interval_and_level(result, tiny):
     auc = result.roc_auc
     shown = f"AUC {auc.value:.2f}, {auc.low:.2f} to {auc.high:.2f}"
     assert auc.low < auc.value - 0.005 < auc.value + 0.005 < auc.high
@@ -212,6 +209,11 @@ def test_legend_has_area_and_interval(result):
     assert legend(display.plot(name="B"))[0] == f"B ({shown})"
     assert legend(display.plot(label="mine"))[0] == "mine"
     assert legend(fg.RocCurveDisplay.from_evaluation(result).plot())[0] == shown
+    assert tiny.average_precision.caution
+    shown = legend(fg.PrecisionRecallDisplay.from_evaluation(tiny, name="few").plot())[0]
+    assert shown.endswith("rough)")
+    drawn = fg.RocCurveDisplay.from_evaluation(result.at_level(0.8), band="simultaneous").plot()
+    assert legend(drawn)[1] == "80% band, simultaneous"
 
 
 def test_area_of_each_display(result):
@@ -288,17 +290,6 @@ def test_precision_at_the_very_first_recall_is_not_drawn():
     assert list(backwards.line_.get_ydata()) == list(drawn.line_.get_ydata())
 
 
-def test_rough_intervals_say_so(tiny):
-    assert tiny.average_precision.caution
-    shown = legend(fg.PrecisionRecallDisplay.from_evaluation(tiny, name="few").plot())[0]
-    assert shown.endswith("rough)")
-
-
-def test_level_of_the_result(result):
-    drawn = fg.RocCurveDisplay.from_evaluation(result.at_level(0.8), band="simultaneous").plot()
-    assert legend(drawn)[1] == "80% band, simultaneous"
-
-
 @pytest.mark.parametrize("display", DISPLAYS)
 def test_several_on_one_axis(result, other, noisy, display):
     first = display.from_evaluation(result, name="A").plot()
@@ -321,29 +312,20 @@ def test_several_on_one_axis(result, other, noisy, display):
     assert texts[3:] == ["95% band, pointwise", "chance"]
 
 
-def test_limits_grow_for_a_second_curve(result, other):
+def test_a_second_curve_on_the_same_axes(result, other):
     first = fg.GainDisplay.from_evaluation(other, lift=True, band=None).plot()
     before = first.ax_.get_ylim()[1]
     fg.GainDisplay.from_evaluation(result, lift=True, band=None).plot(ax=first.ax_)
     assert first.ax_.get_ylim()[1] > before
-
-
-def test_what_the_user_set_between_two_curves_stays(result, other):
     ax = fg.RocCurveDisplay.from_evaluation(result).plot().ax_
     ax.set(xlim=(0, 0.1), xlabel="FPR")
     fg.RocCurveDisplay.from_evaluation(other).plot(ax=ax)
     assert (ax.get_xlim(), ax.get_xlabel()) == ((0, 0.1), "FPR")
-
-
-def test_pr_chance_levels_that_differ_are_both_drawn(result):
     balanced = fg.evaluate({"a": scored(rate=0.5)})
     first = fg.PrecisionRecallDisplay.from_evaluation(result).plot()
     second = fg.PrecisionRecallDisplay.from_evaluation(balanced).plot(ax=first.ax_)
     assert second.chance_level_ is not first.chance_level_
     assert legend(first).count("chance") == 1
-
-
-def test_entries_of_others_stay_in_the_legend(result):
     _, ax = pyplot.subplots()
     ax.plot([0, 1], [0.2, 0.9], label="from elsewhere")
     drawn = fg.RocCurveDisplay.from_evaluation(result, name="A").plot(ax=ax)
@@ -591,7 +573,7 @@ def test_lift_of_slices(groups):
         np.testing.assert_array_equal(each.y, alone.y)
 
 
-def test_by_what_slices_are_told_apart(both):
+def test_by_what_slices_are_told_apart(both, models, classes):
     roc = fg.RocCurveDisplay
     assert names(roc.from_evaluation(both).plot()) == ["new", "old"]
     old = both.select(model="old")
@@ -601,9 +583,6 @@ def test_by_what_slices_are_told_apart(both):
     assert_same(drawn.overlaid.others[1], both.select(model="old", group="men"), roc)
     women = both.select(group="women")
     assert names(roc.from_evaluation(women).plot()) == ["new", "old"]
-
-
-def test_what_cannot_be_told_apart(models, both, classes):
     roc = fg.RocCurveDisplay.from_evaluation
     with pytest.raises(fg.InputError, match=r"by='label' .* It has 'model', 'group'\."):
         roc(both, by="label")
@@ -674,7 +653,7 @@ def test_withheld_groups_are_named_without_a_line(cls):
     assert not any(each.startswith("other") for each in entries)
 
 
-def test_joined_groups_are_withheld():
+def test_joined_groups_are_withheld_and_all_rows_drawn():
     task = fg.BinaryTask(groups={"by": ["women", "men", "not said"]})
     plan = fg.EvaluationPlan.for_histogram(AXIS_OVERLAID, fg.Cohort(3), task=task, min_cell=400)
     drawn = fg.RocCurveDisplay.from_evaluation(
@@ -683,9 +662,6 @@ def test_joined_groups_are_withheld():
     assert names(drawn)[0] == "all"
     assert "not said (withheld)" in legend(drawn)
     assert len(drawn.lines_) == 1 + len(drawn.overlaid.others)
-
-
-def test_all_rows_are_drawn_where_every_group_is_withheld():
     noisy = by_group(list("abcdefghijkl"), privacy=fg.DistributedDP(0.4))
     drawn = fg.RocCurveDisplay.from_evaluation(noisy).plot()
     assert drawn.overlaid.others == ()
@@ -701,14 +677,11 @@ def test_nothing_to_draw_of_any_slice():
         fg.RocCurveDisplay.from_evaluation(result)
 
 
-def test_names_before_those_of_slices(groups):
+def test_names_before_those_of_slices_and_lines_as_the_user_wants_them(groups):
     drawn = fg.RocCurveDisplay.from_evaluation(groups, name="2024").plot()
     fg.RocCurveDisplay.from_evaluation(groups).plot(ax=drawn.ax_, name="2025")
     years = ("2024", "2025")
     assert names(drawn) == [f"{year}, {n}" for year in years for n in ("all", "women", "men")]
-
-
-def test_lines_as_the_user_wants_them(groups):
     drawn = fg.RocCurveDisplay.from_evaluation(groups).plot(linewidth=0.5, plot_chance_level=False)
     assert {line.get_linewidth() for line in drawn.lines_} == {0.5}
     assert drawn.chance_level_ is None

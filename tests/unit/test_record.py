@@ -337,8 +337,6 @@ def test_write_replaces_the_old_file_with_ordinary_rights(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-# Score sums
-
 MODELS = {"exact": {}, "noisy": {"privacy": fg.DistributedDP(1.0), "seed": 3}}
 CLIPPING = fg.Axis.uniform(64, outside="clip")
 
@@ -412,9 +410,6 @@ def test_altered_exact_sums_are_refused(tmp_path, change):
         fg.Evaluation.from_json(tmp_path / "r.json")
 
 
-# Bytes that are no result, whatever they are
-
-
 @pytest.mark.parametrize(
     "field", [b'"\xff"', b"[" * 6000 + b"]" * 6000], ids=["not UTF-8", "nested"]
 )
@@ -431,9 +426,6 @@ def test_numbers_beyond_all_floats_are_refused(tmp_path):
     alter(path, lambda data: data["slices"][0]["counts"][0].__setitem__(0, 10**400))
     with pytest.raises(fg.RecordError, match="this is not a fedgauge result"):
         fg.Evaluation.from_json(path)
-
-
-# What a result says of its privacy follows from its plan
 
 
 COHORT_OF_ONE = {"min_survivors": 1, "max_colluding": 0}

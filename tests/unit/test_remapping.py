@@ -278,9 +278,6 @@ def test_scores_that_are_no_probabilities_are_refused():
         result.with_calibrator(MAPS["beta"])
 
 
-# Noise
-
-
 @pytest.mark.parametrize("name", ["steps", "steps between edges", "steps that fall"])
 def test_noise_of_regrouped_counts_is_that_of_their_bins(name, any_result):
     source, view = any_result.pooled, any_result.with_calibrator(MAPS[name]).pooled
@@ -313,9 +310,6 @@ def test_counts_drawn_anew_are_those_of_the_bins_regrouped(any_result, sampling)
     by_bin = any_result.pooled.redrawn(50, sampling=sampling)
     edges = np.searchsorted(any_result.pooled.axis.edges, [0.0, 0.125, 0.375, 0.5, 0.875])
     np.testing.assert_allclose(drawn, np.add.reduceat(by_bin, edges, axis=-1), rtol=1e-9)
-
-
-# What is told and kept
 
 
 @every_map

@@ -23,9 +23,6 @@ def noisy_levels(tree, channels=3, seed=0):
     return [rng.normal(10, 20, (channels, count)) for count in nodes]
 
 
-# Consistency
-
-
 def test_one_level_comes_back_as_it_was_and_not_as_the_same_memory():
     for level in (np.array([[3, -1, 4], [1, 5, -9]]), np.array([[0.1, -0.2, 0.3]])):
         leaves = consistent([level], (3,), (2.0,))
@@ -54,18 +51,12 @@ def test_arguments_are_left_alone():
     np.testing.assert_array_equal(leaves, [[3.0, -1.0, 4.0]])
 
 
-# Variances
-
-
 def test_variances_by_hand():
     # A parent's own count (variance 1) and its four leaves' sum (variance 4): 4/5.
     assert total_variance((4, 4), (1, 1)) == pytest.approx(4 * 4 / 5)
     assert leaf_variance((4, 4), (1, 1)) == pytest.approx(3 / 4 + 4 / 5 / 16)
     assert total_variance((64,), (2,)) == 128
     assert leaf_variance((64,), (2,)) == 2
-
-
-# Monotone counts
 
 
 def test_valid_counts_come_back_bit_for_bit_and_as_a_copy():
@@ -101,9 +92,6 @@ def test_monotone_by_hand(leaves, expected):
 def test_the_total_is_held_exactly_where_pooling_would_round_it():
     leaves = np.array([[0.7, -0.4, 1.1, 0.0, 0.0]])
     assert np.cumsum(monotone(leaves))[-1] == np.cumsum(leaves)[-1]
-
-
-# Smoothing
 
 
 @pytest.mark.parametrize(
@@ -150,9 +138,6 @@ def least_fall_cost(series):
             cost += -heapq.heappop(highest) - value
             heapq.heappush(highest, -value)
     return cost
-
-
-# Refusals
 
 
 @pytest.mark.parametrize(

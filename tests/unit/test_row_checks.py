@@ -189,9 +189,6 @@ def test_score_sums_take_the_end_of_the_bin():
     assert oddities == Oddities(rows=6, not_finite=3, clipped=2)
 
 
-# Labels.
-
-
 def test_which_label_came_first_does_not_matter_to_counts():
     for labels in (["a", "b", "yes"], ["b", "yes", "a"], [7, "a", "yes"], ["yes", [3], "b"]):
         reader = LenientLabelReader("yes")
@@ -205,9 +202,6 @@ def test_a_positive_label_that_nobody_has_silences_nobody():
     for labels in ([0] * 300, [*[0] * 299, 1]):
         histogram, _ = count(labels, [LOW] * 300, plan)
         assert histogram.counts.tolist() == [[300, 0, 0, 0], [0, 0, 0, 0]]
-
-
-# Subjects.
 
 
 def by_subject(ids, most=1):
@@ -249,16 +243,10 @@ def test_rows_without_an_id_are_left_out():
     """Counted as one subject, one of them would move the rows of the others."""
     histogram, _ = by_subject([[None] * 5, ["a"] * 5, [None] * 5], most=3)
     assert histogram.sum() == 3
-
-
-def test_no_ids_where_subjects_are_protected_count_as_no_rows():
     plan = noisy_plan(bins=4, privacy=fg.DistributedDP(1.0, unit="subject"))
     histogram, oddities = count([0, 1], [LOW, HIGH], plan)
     assert histogram.sum() == 0
     assert "the id of its subject" in oddities.failure
-
-
-# Failures.
 
 
 def breaks(after):
@@ -336,20 +324,21 @@ def test_one_process_still_refuses_broken_rows():
                 fg.evaluate({"a": odd, "b": clean, "c": clean}, privacy=privacy, axis=axis)
 
 
-# What an operator is told of all rows together
-
-
 def told_of(labels, scores, plan=PLAN, positive=None):
     histogram, oddities = count(labels, scores, plan)
     counted = summarise(plan.task, histogram.counts, oddities)
     return counted, counted.warnings(positive, plan.axis.low, plan.axis.high)
 
 
-def test_clean_rows_are_counted_and_nothing_is_warned_of():
+def test_clean_rows_no_rows_and_rows_that_cannot_be_read():
     counted, told = told_of([0, 1, 1], [0.1, 0.2, 0.9])
     assert counted == RowSummary(2, Oddities(rows=3))
     assert counted.in_words == "3 rows: 2 positive, 0 clipped into the end bins, 0 odd"
     assert told == []
+    assert told_of([], [])[1] == ["there are no rows that count. Check the export."]
+    counted, (told,) = told_of([1], [0.5, 0.7])
+    assert counted.oddities.rows == 0
+    assert told.startswith("no row was counted: ")
 
 
 @pytest.mark.parametrize(
@@ -381,13 +370,6 @@ def test_one_class(labels, positive, told):
     _, said = told_of(labels, [0.2, 0.4], positive=positive)
     assert said[-1].startswith(told)
     assert "fedgauge plan --positive LABEL" in said[-1]
-
-
-def test_no_rows_and_rows_that_cannot_be_read():
-    assert told_of([], [])[1] == ["there are no rows that count. Check the export."]
-    counted, (told,) = told_of([1], [0.5, 0.7])
-    assert counted.oddities.rows == 0
-    assert told.startswith("no row was counted: ")
 
 
 def test_odd_rows_of_an_exact_sum_are_refused_and_clipped_ones_are_not():
@@ -508,6 +490,12 @@ def test_rows_of_a_text_file_without_an_id(tmp_path):
             id="dictionary",
         ),
         pytest.param([0, 1, 0], pa.array([0.1, 0.9, None], pa.float32()), {"not_finite"}, id="32"),
+        pytest.param(
+            pa.array([b"0", b"1", b"\xfc"]).cast(pa.string(), safe=False),
+            [0.1, 0.9, 0.9],
+            {"other_labels"},
+            id="not utf-8",
+        ),
     ],
 )
 def test_one_row_of_a_parquet_file_spoils_no_other(tmp_path, label, score, odd):
@@ -518,14 +506,6 @@ def test_one_row_of_a_parquet_file_spoils_no_other(tmp_path, label, score, odd):
     assert histogram.counts[0, 0] >= 1
     assert histogram.counts[1, 3] == 1
     assert oddities == Oddities(rows=3, **dict.fromkeys(odd, 1))
-
-
-def test_text_of_a_parquet_file_that_is_not_utf8(tmp_path):
-    words = pa.array([b"0", b"1", b"\xfc"]).cast(pa.string(), safe=False)
-    file = parquet(tmp_path, y=words, p=[0.1, 0.9, 0.9])
-    histogram, oddities = count_files(file)
-    assert histogram.counts.tolist() == [[1, 0, 0, 1], [0, 0, 0, 1]]
-    assert oddities == Oddities(rows=3, other_labels=1)
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\n\n"], ids=["nothing", "newline", "blank"])
@@ -545,9 +525,6 @@ def test_a_file_that_is_gone_or_breaks_off_counts_as_no_rows(tmp_path):
     assert oddities.failure
     file.path.unlink()
     assert count_files(file)[1].failure
-
-
-# What is checked before rows are read.
 
 
 def refusal(file):
@@ -580,9 +557,6 @@ def test_parquet_types_are_checked_without_rows(tmp_path):
         empty = parquet(tmp_path, y=pa.array([], pa.int64()), p=scores)
         assert "not numbers" in refusal(empty)
     parquet(tmp_path, y=pa.array([], pa.int64()), p=pa.array([], pa.string())).check()
-
-
-def test_nested_labels_and_ids_are_refused(tmp_path):
     nested = pa.array([[0], [1]])
     assert "column 'y' holds lists" in refusal(parquet(tmp_path, y=nested, p=[0.1, 0.2]))
     pq.write_table(pa.table({"y": [0, 1], "p": [0.1, 0.2], "w": nested}), tmp_path / "s.parquet")

@@ -115,9 +115,6 @@ def test_merging_small_cells_hides_no_negative_count():
         exact(-rows())
 
 
-# Noise
-
-
 def noisy(counts, plan, *, sums=None, clients=CLIENTS):
     return Released(plan.axis, np.asarray(counts, float), clients, sums)
 
@@ -248,9 +245,6 @@ def test_rounding_of_huge_counts_is_no_alarm_and_exact_sums_have_none():
     assert impossible_caution(exactly, noisy(-np.full((2, 4), 1e6), exactly)) is None
 
 
-# The bound
-
-
 def node_masses(law, clients):
     """Values of the noise at one node and their probabilities, by convolution of its tables."""
     edges = np.array([0, *law._table.cumulative, 2**noise.BITS], dtype=object)
@@ -294,9 +288,6 @@ def test_the_chance_of_a_false_alarm_is_stated():
     assert "once in 1,000,000 results" in impossible_caution(
         plan, noisy(bins_with(plan, 0, -1e6), plan)
     )
-
-
-# Tables
 
 
 PAIR = {"models": ("new", "old"), "pairs": [("new", "old")]}

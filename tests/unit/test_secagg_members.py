@@ -26,8 +26,6 @@ from fedgauge.secagg import Stage, SummationClient, masking
 from fedgauge.secagg.messages import Advertisement, Masked, Opened, Opening, Peer, Quorum, Shares
 from fedgauge.secagg.secret_sharing import PRIME, Box, SharePair, share_from_bytes, share_to_bytes
 
-# Asking again
-
 
 def test_an_opened_sum_is_not_opened_again():
     """A second quorum, of another list or of the same one, gets nothing."""
@@ -128,9 +126,6 @@ def test_a_contribution_is_not_asked_for_before_all_is_checked(field, public):
     with pytest.raises(ProtocolError, match="not one that a secret can be agreed with"):
         scene.answer_with(client, scene.request(VICTIM, changed(roster, peers=peers)))
     assert scene.duties[VICTIM].asked == 0
-
-
-# Dishonest members
 
 
 def altered(scene, member, kind, place):
@@ -330,8 +325,6 @@ def test_an_opening_of_other_shares_is_set_aside(change):
 
 
 pytestmark = pytest.mark.usefixtures("both_kinds")
-
-# Messages out of place
 
 
 def test_a_saved_state_goes_on_with_its_own_key_only():

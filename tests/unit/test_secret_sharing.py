@@ -111,9 +111,6 @@ def test_too_few_shares_say_nothing_and_enough_say_all(prime, threshold):
         assert set(by_secret[0].values()) == {1}
 
 
-# Randomness
-
-
 def test_coefficients_come_from_the_operating_system():
     assert inspect.signature(split).parameters["random_below"].default is secrets.randbelow
 
@@ -134,9 +131,6 @@ def test_shares_differ_from_one_split_to_the_next():
     holders = [1, 2, 3]
     drawn = {tuple(split(0, holders, 2).values()) for _ in range(20)}
     assert len(drawn) == 20
-
-
-# What is refused
 
 
 @pytest.mark.parametrize(
@@ -199,9 +193,6 @@ COHORT = Cohort(min_survivors=5, max_colluding=1)
 plan_for = partial(plans.plan_for, tree=(4, 4), cohort=COHORT)
 
 
-# The width of a word
-
-
 @pytest.mark.parametrize(
     ("members", "most", "bits"),
     [
@@ -234,9 +225,6 @@ def test_sums_that_fit_no_word_are_refused(members, most):
 def test_words_are_little_endian():
     assert masking.word_type(32) == np.dtype("<u4")
     assert masking.word_type(64) == np.dtype("<u8")
-
-
-# There and back
 
 
 @pytest.mark.parametrize(
@@ -308,9 +296,6 @@ def test_words_travel_as_bytes(bits):
 def test_words_of_another_length_are_refused(bits, extra):
     with pytest.raises(ProtocolError, match="length"):
         masking.from_bytes(bytes(3 * bits // 8 + extra), 3, bits)
-
-
-# What a plan lets a client send
 
 
 class Words:
@@ -408,9 +393,6 @@ def test_the_numbers_sent_are_two_classes_at_the_levels_sent(privacy, numbers):
 def test_a_largest_count_out_of_range_is_refused(largest):
     with pytest.raises(PlanError, match="largest count"):
         plan_for(POLYA, largest=largest)
-
-
-# Score sums
 
 
 @pytest.mark.parametrize("largest", [1, 2**20, LARGEST])

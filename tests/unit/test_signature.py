@@ -107,9 +107,6 @@ def state_of(read):
     return lambda saved: read(saved).signature.in_words
 
 
-# What is not edited
-
-
 def test_a_result_between_sites_is_verified(signed, read):
     signature = read(signed.text).signature
     assert signature.state == "unknown key"
@@ -219,9 +216,6 @@ def test_among_few_neighbours_a_threshold_of_votes_is_enough(sparse):
     confirmed = scene.server.confirmed
     too_few = result.signed(confirmed._replace(votes=confirmed.votes[:2]), BOSS)
     assert too_few.signature.in_words == "BROKEN: too few of its sites confirmed it"
-
-
-# What is edited
 
 
 def leaves(value, place=()):
@@ -337,9 +331,6 @@ def test_without_its_proof_a_result_is_unsigned(exact, read):
         assert signature.in_brief == "unsigned"
 
 
-# What even the coordinator's signature does not make right
-
-
 def replaced(part, **fields):
     return msgspec.structs.replace(part, **fields)
 
@@ -417,9 +408,6 @@ def test_what_is_signed_anew_without_a_change_is_right(exact, state_of):
     assert "confirmed by 4 of 4 sites" in state_of(exact.signed_anew())
 
 
-# Who signed
-
-
 def test_a_stranger_cannot_sign_for_the_coordinator(made, state_of):
     stranger = made["strange"].key
     assert state_of(made["exact"].signed_anew(key=stranger)) == CHANGED
@@ -433,9 +421,6 @@ def test_a_result_of_strangers_is_theirs(made, read):
     assert "not one that was named" in compared.in_words
     assert compared.in_brief.endswith("unknown key")
     assert signature.by({}) == signature
-
-
-# No proof at all
 
 
 DEEP = json.loads("[" * 500 + "]" * 500)
@@ -493,9 +478,6 @@ def test_proofs_that_are_too_large_are_not_looked_into(exact, state_of, monkeypa
 def test_a_broken_result_stays_broken_when_saved_again(exact, read, tmp_path):
     read({**exact.plain, "proof": [1]}).to_json(tmp_path / "again.json")
     assert fg.Evaluation.from_json(tmp_path / "again.json").signature.state == "broken"
-
-
-# Results without signatures
 
 
 def test_simulated_results_are_unsigned_whatever_they_say(tmp_path, read):

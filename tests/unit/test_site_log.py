@@ -45,9 +45,6 @@ def log(sites, *more, name="a"):
     return commands.run("site", "log", *more, "--site", sites.site_file(name), columns=200)
 
 
-# The log and the folder
-
-
 def test_the_log_names_the_files_of_the_folder_and_whom_they_were_for(finished):
     sites, run = finished
     invitation = sites.exchange(run).invitation()
@@ -145,9 +142,6 @@ def test_a_report_file_is_in_the_log(tmp_path):
     assert [entry.kind for entry in site.ledger.entries()] == ["reserve", "commit", "sent"]
 
 
-# The ledger
-
-
 def test_a_step_leaves_once_and_none_of_a_session_that_was_released(ledger):
     with pytest.raises(LedgerError, match="not in the ledger"):
         ledger.record_sent(session(2), JOINED)
@@ -188,9 +182,6 @@ def test_the_plan_of_a_noisy_sum_is_no_concern_of_exact_ones(ledger):
     ledgers.spend(ledger, 2, float("inf"), account, **exact)
     with pytest.raises(PlanRefused, match="of another plan"):
         ledgers.spend(ledger, 3, float("inf"), account, **exact | {"exact": other})
-
-
-# The command
 
 
 def test_nothing_left_yet(tmp_path):

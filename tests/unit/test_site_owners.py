@@ -43,9 +43,6 @@ def follow(told):
     subprocess.run(shlex.split(told.split("`")[1]), check=True)
 
 
-# Modes
-
-
 OPEN = [
     # Sticky or not: whoever may make files in it can make those that are read next.
     *((".", mode, "go-w") for mode in (0o775, 0o770, 0o777, 0o1777, 0o757, 0o2775)),
@@ -94,9 +91,6 @@ def test_a_ledger_elsewhere_is_in_a_folder_of_its_owner_too(site, tmp_path):
     assert use(site.path) == 0
 
 
-# Links
-
-
 def test_what_a_link_leads_to_is_checked(site, tmp_path):
     link = tmp_path / "links" / "site.toml"
     link.parent.mkdir()
@@ -125,9 +119,6 @@ def test_links_that_lead_in_circles(tmp_path):
     (tmp_path / "b").symlink_to("a")
     with pytest.raises(SiteError, match="cannot read site file"):
         Site.from_toml(tmp_path / "a" / "site.toml")
-
-
-# Owners
 
 
 @needs_root
@@ -186,9 +177,6 @@ def test_an_owner_without_a_name(site):
     assert "belongs to 47999" in refusal(site.path)
 
 
-# Groups of one user
-
-
 @needs_root
 def test_a_user_with_a_group_of_its_own_and_umask_002(home):
     """Folders that such a user makes are writable for a group that nobody else is in."""
@@ -243,9 +231,6 @@ def test_a_list_of_further_writers_is_not_overlooked(home, monkeypatch):
     monkeypatch.setattr(os, "getxattr", lambda *_, **__: b"list", raising=False)
     told = as_user(ALICE, lambda: use(work / "site" / "site.toml"))
     assert f"`chmod go-w {work}`" in told
-
-
-# Making a site
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o775])

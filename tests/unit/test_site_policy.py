@@ -42,9 +42,6 @@ def judge(site, plan=None, **changes):
     site.judge(plan or plan_for(), **asked)
 
 
-# Judging plans
-
-
 EXACT, HALF = SecureAggregation(), DistributedDP(0.5)
 
 
@@ -269,9 +266,6 @@ def test_judging_writes_nothing(site):
     assert sorted(os.listdir(site.folder)) == before
 
 
-# What a coordinator may choose of an exact sum
-
-
 @pytest.mark.parametrize(
     ("labels", "positive"),
     [(("1",), None), (("1",), 1), (("1",), "1"), (("yes", "maybe"), "maybe"), (("2",), 2)],
@@ -350,9 +344,6 @@ def test_a_new_site_wants_noise():
 def test_limits_of_exact_sums_are_numbers_that_limit(limits):
     with pytest.raises(SiteError, match=next(iter(limits))):
         Policy(**limits)
-
-
-# Accounts, costs and the ledger
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,6 @@ def spent(ledger, account=WHOLE):
     return next(b.spent.epsilon + b.reserved.epsilon for b in balances if b.account == account)
 
 
-# What a plan costs a label
-
-
 @pytest.mark.parametrize(
     ("privacy", "steps"),
     [
@@ -133,9 +130,6 @@ def test_limits_of_labels_are_of_one_dataset(ledger):
         ledgers.reserve(ledger, 3, 1.0)
 
 
-# Exact sums
-
-
 EXACT, SUMS = Cost(math.inf, 0.0), Account("stroke", "-", "-")
 
 
@@ -150,9 +144,6 @@ def test_exact_sums_and_labels_do_not_mix(ledger, flips):
         ledgers.reserve(ledger, 3, 1.0, LABELS, flips=flips)
     ledgers.reserve(ledger, 3, 1.0, LABELS, flips=flips, mix_exact=True)
     assert spent(ledger, LABELS) == 1.0  # as in the sum of all plans, exact sums are left out
-
-
-# Flips
 
 
 def test_the_same_flips_are_charged_once(ledger):
@@ -248,9 +239,6 @@ def test_flips_have_one_epsilon_and_a_session_that_was_released_is_over(ledger):
         reserve_flips(ledger, 1, epsilon=0.1)
 
 
-# At a site
-
-
 def test_a_site_charges_flips_by_the_digest_of_their_file(site, tmp_path):
     plan = flips_plan(0.5)
 
@@ -296,9 +284,6 @@ def test_the_log_says_who_asked_and_what_left_and_charges_once(site):
     assert [row.cost for row in rows] == [Cost(1.0, 0.0), None]
     assert {row.plan for row in rows} == {flips_plan().digest}
     assert len({row.coordinator_key for row in rows}) == 2
-
-
-# On the screen
 
 
 def show(site, *more):
@@ -358,9 +343,6 @@ def judge(site, plan):
     site.judge(plan, members=members, coordinator=BOSS.public)
 
 
-# Labels
-
-
 @pytest.mark.parametrize("privacy", [EXACT_SLICES, NOISY], ids=str)
 def test_every_class_must_be_listed(tmp_path, privacy):
     """Which classes a site has would show in whether it falls silent."""
@@ -378,9 +360,6 @@ def test_several_labels_a_row_are_1_where_they_are_positive(tmp_path, privacy):
     judge(make_site(tmp_path / "one"), plan)
     with pytest.raises(PlanRefused, match=r"calls 1 the positive label.*\(labels\)"):
         judge(make_site(tmp_path / "other", labels=("fever", "cough")), plan)
-
-
-# Groups
 
 
 def test_groups_need_leave_and_are_few(tmp_path):
@@ -414,9 +393,6 @@ def test_an_exact_sum_is_of_groups_that_the_site_lists(tmp_path):
     with pytest.raises(PlanRefused, match=r"allowed here: none \(exact_groups\)"):
         judge(make_site(tmp_path / "none", exact_groups=()), plan_for(EXACT_SLICES, WOMEN))
     assert Policy().exact_groups == ()
-
-
-# Scores
 
 
 @pytest.mark.parametrize(
@@ -473,9 +449,6 @@ def test_tables_whose_small_cells_show_are_for_noise(tmp_path, also):
         judge(make_site(tmp_path / "bare", labels=("cat", "dog")), plan_for(EXACT_SLICES, task))
 
 
-# Sizes
-
-
 @pytest.mark.parametrize("privacy", [EXACT_SLICES, NOISY], ids=str)
 def test_a_plan_asks_for_as_many_counts_as_the_site_allows(tmp_path, privacy):
     task = MulticlassTask(labels=["cat", "dog", "owl"], also=["confusion"])
@@ -485,9 +458,6 @@ def test_a_plan_asks_for_as_many_counts_as_the_site_allows(tmp_path, privacy):
     judge(make_site(tmp_path / "enough", max_counts=585, labels=labels), plan)
     with pytest.raises(PlanRefused, match=r"585 counts, this site allows 584 \(max_counts\)"):
         judge(make_site(tmp_path / "few", max_counts=584, labels=labels), plan)
-
-
-# Local reports
 
 
 def test_reports_are_judged_as_sums_are(tmp_path):

@@ -28,9 +28,6 @@ def sites(**columns):
     return {"a": rows.select(slice(0, 1000)), "b": rows.select(slice(1000, N))}
 
 
-# Tasks and layouts
-
-
 def test_a_plain_task_is_the_bytes_it_was():
     assert msgspec.json.encode(BinaryTask()) == b'{"kind":"binary","positive":null}'
     assert msgspec.json.encode(BinaryTask("yes")) == b'{"kind":"binary","positive":"yes"}'
@@ -111,9 +108,6 @@ def test_names_that_are_none_are_refused(make, told):
         make()
 
 
-# Counting
-
-
 def test_each_row_adds_to_one_count_of_every_block():
     task = BinaryTask(groups={"sex": ["women", "men"], "age": ["old"]}, models=("new", "old"))
     plan = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(8), fg.Cohort(2), task=task)
@@ -190,9 +184,6 @@ def test_examples_keep_their_columns_when_divided():
         fg.Examples([0, 1, 1], [0.1, 0.2, 0.3], group=["a", "b"])
 
 
-# Results
-
-
 def test_groups_give_what_their_rows_give():
     result = fg.evaluate(sites(y_true=Y, y_score=S, group=SEX), groups=["women", "men"])
     for group in ("women", "men"):
@@ -262,9 +253,6 @@ def test_noise_of_several_channels_is_that_of_all():
     assert (pooled.leaf_variances[0] == 2 * pooled.leaf_variances[1]).all()
 
 
-# Privacy
-
-
 @pytest.mark.parametrize("noise", ["polya", "skellam", "discrete-gaussian"])
 def test_a_row_in_several_channels_is_paid_for_in_each(noise):
     """The budget of a row is that of one in as many levels as it has channels."""
@@ -295,9 +283,6 @@ def test_what_slices_do_not_go_with_is_refused():
     with pytest.raises(fg.PlanError, match="already says groups"):
         fg.evaluate({}, plan, groups=["a"])
     assert Layout().is_plain
-
-
-# Slices together
 
 
 def classes_by_sex(**options):

@@ -102,9 +102,6 @@ def test_groupings_are_judged_apart():
     assert too_small(task, counts, LEAST) == ("h x",)
 
 
-# Saved results
-
-
 @pytest.fixture
 def saved(tmp_path):
     evaluate().to_json(tmp_path / "r.json")
@@ -145,9 +142,6 @@ def test_saved_results_that_break_the_rule_are_refused(saved, name):
     saved.write_text(json.dumps(plain))
     with pytest.raises(fg.RecordError, match="not a fedgauge result"):
         fg.Evaluation.from_json(saved)
-
-
-# Words
 
 
 def words(task, privacy=None):

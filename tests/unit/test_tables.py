@@ -50,9 +50,6 @@ def counted(plan, rows=EXAMPLES):
     return histogram
 
 
-# Counting
-
-
 @pytest.mark.parametrize("bins", [16, 256])
 def test_a_joint_histogram_counts_both_scores_of_each_row(bins):
     plan = plan_for(bins=bins)
@@ -101,9 +98,6 @@ def test_every_row_has_a_place_whatever_it_holds():
     histogram, oddities = count_leniently(plan, lambda: odd)
     assert oddities.rows == 4
     assert [values.sum() for values in histogram.tables] == [4, 4 * 128]
-
-
-# Plans
 
 
 def test_plans_without_tables_are_the_bytes_they_were():
@@ -213,9 +207,6 @@ def test_tables_that_are_none_are_refused(make, told):
         make()
 
 
-# Sums
-
-
 @pytest.mark.parametrize("privacy", [None, fg.DistributedDP(2.0)], ids=["exact", "noisy"])
 def test_the_protocol_sums_tables_as_a_plain_sum_does(privacy):
     plan = plan_for(LOSSES, privacy=privacy)
@@ -255,9 +246,6 @@ def test_a_noisy_table_that_no_rows_have_is_a_caution():
     wrong = release(plan, total, 3)
     result = fg.Evaluation(plan, result.privacy, wrong, estimator=fg.Aligned())
     assert "no rows have" in result.caution
-
-
-# Small cells
 
 
 @settings(deadline=None, max_examples=40)
@@ -369,9 +357,6 @@ def test_merged_tables_still_tell_how_errors_go_together():
     assert hidden.high - hidden.low < 0.8 * (alone.roc_auc.high - alone.roc_auc.low)
 
 
-# Results
-
-
 @pytest.mark.parametrize(
     "plan",
     [plan_for(LOSSES), plan_for(LOSSES, privacy=fg.DistributedDP(2.0)), plan_for(min_cell=10)],
@@ -400,9 +385,6 @@ def test_tables_are_saved_and_loaded_and_checked(tmp_path, plan):
     refused(lambda r: r["tables"][0]["values"].__setitem__(0, 3))
     if plan.min_cell:
         refused(lambda r: r["tables"][0]["table"].update(starts=[[0, 1], [0, 1]]))
-
-
-# Comparisons
 
 
 @pytest.fixture(scope="module")

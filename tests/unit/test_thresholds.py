@@ -346,9 +346,6 @@ def test_nothing_is_said_where_noise_hides_a_class():
             ask()
 
 
-# Where noise hides what a metric divides by
-
-
 @pytest.fixture(scope="module")
 def nobody_at_the_top():
     """No score is in the upper half of the axis, and noise is all that is counted there."""

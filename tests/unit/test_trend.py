@@ -84,34 +84,25 @@ def test_values_are_those_of_the_results():
     )
     assert len(frame) == 7 * (5 + 3 + 2)
     assert frame.query("look == 'week 1'")["z"].isna().all()
-
-
-def test_the_change_of_the_auc_is_about_that_of_the_values():
-    """Each look is placed among the pool's classes: the same to second order."""
+    # Each look is placed among the pool's classes: the same to second order.
     row = TREND.to_frame().query("look == 'week 6' and metric == 'roc_auc'").iloc[0]
     before = np.mean([WEEKS[f"week {i}"].roc_auc.value for i in range(1, 6)])
     assert row["moved"] == pytest.approx(WEEKS["week 6"].roc_auc.value - before, abs=0.01)
 
 
-def test_psi_is_the_sum_over_tenths_and_its_chance_value_that_of_a_chi_square():
-    axis = fg.Axis.uniform(10)
-    counts = np.stack([np.full((2, 10), 50.0), np.full((2, 10), 50.0)])
+def test_psi_is_the_sum_over_tenths_and_its_chance_value_that_of_a_chi_square_and_of_noise():
+    axis, counts = fg.Axis.uniform(10), np.full((2, 2, 10), 50.0)
+    loud = noise_by_look([4.0] * 3)  # of a later one as well
+    exact, noisy = (shift(Looks(axis, counts, each), axis.edges[1:-1]) for each in (None, loud))
+    # A share is (group - share) / n: 2 * 4 * (0.9**2 + 9 * 0.1**2) / 1000**2 in each look, of 10.
+    more = 10 * 2 * 8 * (0.81 + 0.09) / 1000**2 / 0.1
+    assert noisy.psi_expected - exact.psi_expected == pytest.approx(more)
     counts[1, 0] = np.linspace(30, 70, 10)
     found = shift(Looks(axis, counts, None), axis.edges[1:-1])
     p, q = counts[1].sum(axis=0) / 1000, np.full(10, 0.1)
     assert found.psi == pytest.approx(np.sum((p - q) * np.log(p / q)))
     assert found.psi_expected == pytest.approx(9 * (1 / 1000 + 1 / 1000))
     assert found.ks == pytest.approx(np.abs(np.cumsum(p - q)).max())
-
-
-def test_noise_raises_the_psi_that_is_expected():
-    axis, counts = fg.Axis.uniform(10), np.full((2, 2, 10), 50.0)
-
-    loud = noise_by_look([4.0] * 3)  # of a later one as well
-    exact, noisy = (shift(Looks(axis, counts, each), axis.edges[1:-1]) for each in (None, loud))
-    # A share is (group - share) / n: 2 * 4 * (0.9**2 + 9 * 0.1**2) / 1000**2 in each look, of 10.
-    more = 10 * 2 * 8 * (0.81 + 0.09) / 1000**2 / 0.1
-    assert noisy.psi_expected - exact.psi_expected == pytest.approx(more)
 
 
 def test_bins_that_were_merged_in_another_way_are_compared_on_those_in_common():
@@ -198,17 +189,14 @@ def test_noise_makes_the_same_difference_less_of_an_alarm():
     assert noisy.z < noisy.by / noisy.deviation < exact.by / exact.deviation
     assert noisy.z < moved(counts, terms, noise_by_look([50.0] * 6, 0.01)).z
     assert 0.5 < noisy.loud < 1.0  # that of the last look, and what the others have of the noise
+    few = np.full((3, 2, 2), 9.0)  # 18 of a class are not compared
+    assert np.isnan(moved(few, area(few.sum(axis=0))).z)
 
 
 @pytest.mark.parametrize("rate", [0, 1, -0.1, True, "0.05"])
 def test_a_rate_is_a_chance(rate):
     with pytest.raises(fg.InputError, match="rate must lie"):
         fg.Trend.of(WEEKS, rate=rate)
-
-
-def test_few_rows_are_not_compared():
-    counts = np.full((3, 2, 2), 9.0)  # 18 of a class
-    assert np.isnan(moved(counts, area(counts.sum(axis=0))).z)
 
 
 def test_a_look_that_noise_hides_is_in_no_test():
@@ -236,14 +224,11 @@ def test_a_change_is_found_from_about_the_limit_of_three_looks_on():
     assert np.isnan([least_change(each, 0.05)[-1] for each in (few, never)]).all()
 
 
-def test_the_least_change_is_told_of_all_that_is_watched():
+def test_the_least_change_and_what_moved_first_are_told():
     assert 0.01 < TREND.least("roc_auc") < TREND.least("recall", 0.5) < 0.2
     assert f"ROC AUC {TREND.least('roc_auc'):.4f}" in str(TREND)
     with pytest.raises(fg.InputError, match="recall is not watched there"):
         TREND.least("recall", 0.4)
-
-
-def test_the_verdict_says_what_moved_first():
     assert "ROC AUC (first at week 6)" in TREND.verdict
     quiet = fg.Trend.of(dict(list(WEEKS.items())[:4]))
     assert quiet.verdict.startswith("no alarm in 4 looks")
@@ -269,12 +254,7 @@ def test_the_budget_adds_up_and_the_record_has_what_each_look_promises_and_costs
 
 
 def test_scores_that_are_no_probabilities_have_no_losses():
-    rng = np.random.default_rng(0)
-    looks = {}
-    for name in "ab":
-        y = rng.random(500) < 0.4
-        rows = {"a": (y, rng.normal(y, 1.0))}
-        looks[name] = fg.evaluate(rows, axis=fg.Axis.uniform(32, low=-8, high=8))
+    looks = {"a": week(1, n=400, axis=fg.Axis.uniform(32, low=-8, high=8))}
     assert "brier_score" not in set(fg.Trend.of(looks).to_frame()["metric"])
 
 
@@ -315,9 +295,6 @@ def test_signatures_that_do_not_fit_are_refused(monkeypatch, states, told):
         monkeypatch.setattr(result._origin, "_examined", state)
     with pytest.raises(fg.InputError, match=told):
         fg.Trend.of(looks)
-
-
-# Files
 
 
 def saved(folder, names):
@@ -422,16 +399,12 @@ def test_a_slice_is_followed(tmp_path):
 
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
-AXIS_PAGE = fg.Axis.uniform(32, outside="clip")
-
-
-def week_page(number, signal=1.6, n=1500, **options):
-    return week(number, signal, n, axis=AXIS_PAGE, **options)
 
 
 def data_in(text):
     block = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
-    return json.loads(block[1])
+    data = json.loads(block[1])
+    return data | {"figures": {each["id"]: each for each in data["figures"]}}
 
 
 def page_of(trend, name="weekly"):
@@ -439,18 +412,12 @@ def page_of(trend, name="weekly"):
     return text, data_in(text)
 
 
-def figures(data):
-    return {each["id"]: each for each in data["figures"]}
-
-
-WEEKS_PAGE = {f"w{n}": week_page(n, 1.6 if n < 5 else 0.9) for n in range(1, 7)}
-TREND_PAGE = fg.Trend.of(WEEKS_PAGE, at=[0.5])
-TEXT, DATA = page_of(TREND_PAGE)
+TEXT, DATA = page_of(TREND)
 
 
 def test_every_number_is_that_of_the_record_as_the_library_prints_it():
-    shown = figures(DATA)
-    record = TREND_PAGE.record
+    shown = DATA["figures"]
+    record = TREND.record
     names = [each["name"] for each in record["looks"]]
     assert DATA["looks"] == names
     for row in record["rows"]:
@@ -471,24 +438,19 @@ def test_every_number_is_that_of_the_record_as_the_library_prints_it():
         assert alarm == (row["alarm"] or "")
 
 
-def test_figures_are_drawn_from_the_values_and_alarms_are_marked():
-    auc = figures(DATA)["roc_auc"]
-    assert auc["value"] == pytest.approx(
-        [each.roc_auc.value for each in WEEKS_PAGE.values()], rel=1e-4
-    )
-    assert auc["low"] == pytest.approx([each.roc_auc.low for each in WEEKS_PAGE.values()], rel=1e-4)
-    alarms = {each.look for each in TREND_PAGE.alarms if each.metric == "roc_auc"}
+def test_figures_are_drawn_from_the_values_and_words_come_first():
+    auc = DATA["figures"]["roc_auc"]
+    assert auc["value"] == pytest.approx([each.roc_auc.value for each in WEEKS.values()], rel=1e-4)
+    assert auc["low"] == pytest.approx([each.roc_auc.low for each in WEEKS.values()], rel=1e-4)
+    alarms = {each.look for each in TREND.alarms if each.metric == "roc_auc"}
     assert {DATA["looks"][at] for at in auc["alarms"]} == alarms != set()
     low, high = auc["reach"]
     assert low < min(auc["low"])
     assert max(auc["high"]) < high
-
-
-def test_words_come_first_and_are_those_of_the_library():
-    verdict = TREND_PAGE.verdict
+    verdict = TREND.verdict
     assert f"{verdict[0].upper()}{verdict[1:]}." in TEXT
-    assert TREND_PAGE.promise in TEXT
-    for alarm in TREND_PAGE.alarms:
+    assert TREND.promise in TEXT
+    for alarm in TREND.alarms:
         assert str(alarm) in TEXT
     assert TEXT.index(verdict[1:]) < TEXT.index("Over all thresholds</h2>")
 
@@ -504,7 +466,7 @@ def test_only_its_own_style_and_script_run():
 
 
 def test_names_are_text():
-    trend = fg.Trend.of({HOSTILE: WEEKS_PAGE["w1"], "b": WEEKS_PAGE["w2"]}, skipped={HOSTILE: "no"})
+    trend = fg.Trend.of({HOSTILE: WEEKS["week 1"], "b": WEEKS["week 2"]}, skipped={HOSTILE: "no"})
     text, data = page_of(trend, name=HOSTILE)
     assert "<img" not in text
     assert data["looks"][0] == HOSTILE
@@ -512,7 +474,7 @@ def test_names_are_text():
 
 def test_days_stand_where_they_are_and_long_times_without_a_look_are_gaps():
     days = ["2026-01-05", "2026-01-12", "2026-01-19", "2026-03-30", "2026-04-06"]
-    looks = dict(zip(days, list(WEEKS_PAGE.values())[:5], strict=True))
+    looks = dict(zip(days, list(WEEKS.values())[:5], strict=True))
     _, data = page_of(fg.Trend.of(looks, when={day: day for day in days}))
     assert data["places"] == [0, 7, 14, 84, 91]
     assert data["gaps"] == [3]
@@ -520,48 +482,47 @@ def test_days_stand_where_they_are_and_long_times_without_a_look_are_gaps():
     assert data["ticks"]["wide"][0] == [0, "2026-01-05"]
     assert data["ticks"]["narrow"][-1] == [91, "2026-04-06"]
     when = {"a": "2026-01-05T06:00:00+00:00", "b": "2026-01-05T18:00:00+00:00"}
-    _, data = page_of(fg.Trend.of(dict(zip("ab", WEEKS_PAGE.values(), strict=False)), when=when))
+    _, data = page_of(fg.Trend.of(dict(zip("ab", WEEKS.values(), strict=False)), when=when))
     assert data["places"] == [0, 0.5]
-
-
-def test_looks_without_days_stand_one_after_the_other():
-    assert DATA["places"] == [0, 1, 2, 3, 4, 5]
-    assert DATA["ticks"]["wide"] == [[n, f"w{n + 1}"] for n in range(6)]
-    long = fg.Trend.of({"a name that is rather long": WEEKS_PAGE["w1"]})
+    six = {f"w{n}": WEEKS[f"week {n}"] for n in range(1, 7)}  # looks without days
+    _, data = page_of(fg.Trend.of(six))
+    assert data["places"] == [*range(6)]
+    assert data["ticks"]["wide"] == [[n, f"w{n + 1}"] for n in range(6)]
+    long = fg.Trend.of({"a name that is rather long": WEEKS["week 1"]})
     assert page_of(long)[1]["ticks"]["wide"] == [[0, "a name tha\u2026"]]
 
 
 def test_one_look_has_nothing_to_be_compared_with():
-    trend = fg.Trend.of({"a": WEEKS_PAGE["w1"]})
+    trend = fg.Trend.of({"a": WEEKS["week 1"]})
     assert not trend.alarms
     assert trend.least("roc_auc") is None
     assert "nothing to compare it with yet" in str(trend)
     text, data = page_of(trend)
     assert "nothing to compare it with yet" in text
-    assert figures(data)["roc_auc"]["rows"][0][2:] == ["", "", "", ""]
+    assert data["figures"]["roc_auc"]["rows"][0][2:] == ["", "", "", ""]
 
 
 def test_a_look_that_is_not_defined_is_a_gap():
-    one_class = week_page(7, share=0.0)
-    _, data = page_of(fg.Trend.of({"a": WEEKS_PAGE["w1"], "b": one_class, "c": WEEKS_PAGE["w2"]}))
-    auc = figures(data)["roc_auc"]
+    one_class = week(7, share=0.0)
+    _, data = page_of(fg.Trend.of({"a": WEEKS["week 1"], "b": one_class, "c": WEEKS["week 2"]}))
+    auc = data["figures"]["roc_auc"]
     assert auc["value"][1] is None
     assert auc["rows"][1][0] == "undefined"
 
 
 def test_the_budget_is_drawn_where_it_adds_up():
-    noisy = {str(n): week_page(n, privacy=fg.DistributedDP(1.0)) for n in range(2)}
-    hidden = week_page(9, n=30, privacy=fg.DistributedDP(0.1))
+    noisy = {str(n): week(n, privacy=fg.DistributedDP(1.0)) for n in range(2)}
+    hidden = week(9, n=30, privacy=fg.DistributedDP(0.1))
     text, data = page_of(fg.Trend.of({**noisy, "hidden": hidden}))
-    budget = figures(data)["budget"]
+    budget = data["figures"]["budget"]
     assert budget["value"] == pytest.approx([1.0, 2.0, 2.1])
     assert [row[2] for row in budget["rows"]] == ["1.0000", "2", "2.1000"]
     assert "Looks in no test" in text
-    assert "budget" not in figures(DATA)
+    assert "budget" not in DATA["figures"]
 
 
 def test_command_and_method_write_it_and_overwrite_nothing_else(tmp_path):
-    for name, result in WEEKS_PAGE.items():
+    for name, result in WEEKS.items():
         result.to_json(tmp_path / f"{name}.json")
     for name in ("trend.html", "t.json", "t.csv"):
         for _ in range(2):  # its own file is written again
@@ -570,19 +531,19 @@ def test_command_and_method_write_it_and_overwrite_nothing_else(tmp_path):
         assert (tmp_path / name).stat().st_size > 1000
     fg.read_trend(tmp_path, at=[0.5]).to_html(tmp_path / "other.html", name="trend")
     assert data_in((tmp_path / "other.html").read_text())["figures"] == DATA["figures"]
-    WEEKS_PAGE["w1"].to_html(tmp_path / "report.html")
-    for name in ("report.html", "w1.json"):
+    WEEKS["week 1"].to_html(tmp_path / "report.html")
+    for name in ("report.html", "week 1.json"):
         done = run("trend", tmp_path, "-o", tmp_path / name)
         assert done.exit_code == 2
         assert "is no trend of fedgauge" in done.stderr
     assert run("trend", tmp_path, "-o", tmp_path / "t.png").exit_code == 2
-    assert run("report", tmp_path / "w1.json", "-o", tmp_path / "trend.html").exit_code == 2
+    assert run("report", tmp_path / "week 1.json", "-o", tmp_path / "trend.html").exit_code == 2
 
 
 @pytest.fixture
 def folder(tmp_path):
     for n in range(1, 5):
-        WEEKS_PAGE[f"w{n + 2}"].to_json(tmp_path / f"week-{n}.json")
+        WEEKS[f"week {n + 3}"].to_json(tmp_path / f"week-{n}.json")
     return tmp_path
 
 
@@ -599,7 +560,7 @@ def test_diff_prints_differences_and_what_they_rest_on(folder):
     assert "same result" in done.stderr
 
 
-def test_trend_prints_looks_alarms_and_their_rate(folder):
+def test_trend_prints_looks_alarms_their_rate_and_how_many_are_signed(folder):
     done = run("trend", folder)
     assert done.exit_code == 0, done.output
     assert "ALARM week-4: ROC AUC" in done.output
@@ -607,6 +568,10 @@ def test_trend_prints_looks_alarms_and_their_rate(folder):
     done = run("trend", folder, "--quiet")
     assert done.stdout == ""
     assert "alarm: week-4" in done.stderr
+    told = " ".join(run("trend", folder, "-o", folder / "t.html").output.split())
+    words = "0 of 4 looks signed; nothing shows whether others were edited"
+    assert f"signatures: {words}" in told
+    assert words in (folder / "t.html").read_text()
 
 
 def test_diff_of_a_result_that_is_not_what_was_signed_fails_after_its_numbers(folder):
@@ -628,13 +593,6 @@ def test_files_that_are_nested_too_deeply_are_named(folder, command):
     assert "week-5.json: this is not a fedgauge result: it is nested too deeply" in " ".join(
         done.stderr.split()
     )
-
-
-def test_trend_tells_how_many_looks_are_signed(folder):
-    told = " ".join(run("trend", folder, "-o", folder / "t.html").output.split())
-    words = "0 of 4 looks signed; nothing shows whether others were edited"
-    assert f"signatures: {words}" in told
-    assert words in (folder / "t.html").read_text()
 
 
 def test_a_file_name_is_no_formula_in_a_saved_trend(folder):

@@ -59,9 +59,6 @@ every_model = pytest.mark.parametrize("name", PRIVACY)
 every_task = pytest.mark.parametrize("task", TASKS)
 
 
-# Two plan objects of one evaluation.
-
-
 @every_task
 @every_model
 def test_a_search_and_what_it_found_are_plans_that_can_be_sent(name, task):
@@ -71,12 +68,6 @@ def test_a_search_and_what_it_found_are_plans_that_can_be_sent(name, task):
         assert EvaluationPlan.from_toml(each.to_toml()) == each
         assert EvaluationPlan.from_bytes(each.to_bytes()).digest == each.digest
         each.check_promise()
-
-
-@every_task
-@every_model
-def test_what_sites_approved_of_is_what_was_found_without_the_bins(name, task):
-    plan = plan_for(name, task=TASKS[task])
     found = located_by(plan)
     assert plan.whole is plan
     assert found.whole == plan
@@ -88,13 +79,18 @@ def test_what_sites_approved_of_is_what_was_found_without_the_bins(name, task):
     assert plan.task.of == found.task
 
 
-def test_plans_of_one_round_are_whole():
+def test_plans_of_one_round_are_whole_and_find_no_bins():
     plan = EvaluationPlan.for_histogram(TWO.coarse, COHORT)
     assert plan.whole is plan
     assert not plan.has_two_rounds
     assert plan.statement("enforced").shares == ()
     assert b"found" not in plan.to_bytes()
     assert b"shares" not in msgspec.json.encode(plan.statement("enforced"))
+    released = Released(TWO.coarse, np.ones((1, 16)), 4)
+    with pytest.raises(PlanError, match="only the first of two rounds"):
+        find_bins(plan, released)
+    with pytest.raises(PlanError, match=r"both rounds: plan\.whole"):
+        fg.evaluate({"a": ([0, 1], [1, 2])}, located_by(plan_for("exact")))
 
 
 @every_model
@@ -136,9 +132,6 @@ def test_what_is_sent_is_that_of_both_rounds():
     assert (reports.chance_to_report, located_by(reports).chance_to_report) == (0.25, 0.75)
 
 
-# What the second round cannot be.
-
-
 def test_bins_and_counts_that_do_not_follow_from_each_other_are_refused():
     found = located_by(plan_for())
     edges = found.axis.edges.tolist()
@@ -150,22 +143,9 @@ def test_bins_and_counts_that_do_not_follow_from_each_other_are_refused():
     counts = (500, *found.found.counts[1:])
     with pytest.raises(PlanError, match="not those that follow from the counts"):
         changed(found, found=changed(found.found, counts=counts))
-
-
-@pytest.mark.parametrize(
-    "two",
-    [
-        changed(TWO, bins=9),
-        changed(TWO, share=0.5),
-        changed(TWO, narrowest=0.25),
-        changed(TWO, coarse=Axis.asinh(16)),
-    ],
-    ids=["bins", "share", "narrowest", "coarse"],
-)
-def test_bins_of_another_search_are_refused(two):
-    found = Found(two, tuple(range(16)), 4)
-    with pytest.raises(PlanError, match="found under another plan"):
-        plan_for().located(found)
+    for other in ({"bins": 9}, {"share": 0.5}, {"narrowest": 0.25}, {"coarse": Axis.asinh(16)}):
+        with pytest.raises(PlanError, match="found under another plan"):
+            plan_for().located(Found(changed(TWO, **other), tuple(range(16)), 4))
 
 
 def test_a_tree_or_another_first_round_is_refused():
@@ -211,18 +191,6 @@ def test_what_no_first_round_gave_is_refused(found, told):
         plan_for().located(found)
 
 
-def test_only_a_first_round_finds_bins():
-    plan = EvaluationPlan.for_histogram(TWO.coarse, COHORT)
-    released = Released(TWO.coarse, np.ones((1, 16)), 4)
-    with pytest.raises(PlanError, match="only the first of two rounds"):
-        find_bins(plan, released)
-    with pytest.raises(PlanError, match=r"both rounds: plan\.whole"):
-        fg.evaluate({"a": ([0, 1], [1, 2])}, located_by(plan_for("exact")))
-
-
-# What two rounds are not for.
-
-
 PAIRS = fg.BinaryTask(models=("new", "old"), pairs=[("new", "old")])
 TABLES = fg.MulticlassTask(labels=["cat", "dog"], also=["confusion"])
 MAPPED = Calibrator("platt", Beta(0.8, 0.8, -0.2))
@@ -260,9 +228,6 @@ def test_what_has_one_round_says_so(make, told):
         make()
 
 
-# Plans that are small to send and dear to judge.
-
-
 def written(plan, **changes):
     plain = json.loads(plan.to_bytes())
     for path, value in changes.items():
@@ -289,6 +254,7 @@ DEAR = {
         plan_for(), task__of={"groups": {str(i): ["x"] for i in range(30)}, "crossed": True}
     ),
 }
+NESTED = b'{"kind":"search","of":'
 
 
 @pytest.mark.parametrize("name", DEAR)
@@ -309,6 +275,7 @@ def test_sizes_are_judged_before_anything_large_is_built(name, monkeypatch):
     "data",
     [
         written(plan_for(), task__of={"kind": "search", "of": {}, "two": {}}),
+        plan_for().to_bytes().replace(NESTED, NESTED * 50_000, 1),
         written(plan_for(), task__of=None),
         written(plan_for(), task__two=None),
         written(located_by(plan_for()), found__counts=[10**400] * 16),
@@ -322,16 +289,6 @@ def test_sizes_are_judged_before_anything_large_is_built(name, monkeypatch):
 def test_what_is_no_plan_of_two_rounds_is_refused(data):
     with pytest.raises(PlanError):
         EvaluationPlan.from_bytes(data)
-
-
-def test_a_search_in_a_search_is_no_plan():
-    nested = b'{"kind":"search","of":' * 50_000
-    plain = plan_for().to_bytes().replace(b'{"kind":"search","of":', nested, 1)
-    with pytest.raises(PlanError, match="not a plan in JSON"):
-        EvaluationPlan.from_bytes(plain)
-
-
-# In words.
 
 
 @every_task
@@ -351,7 +308,7 @@ def test_an_officer_is_told_of_both_rounds(name, task):
             assert "What is told apart" in text
 
 
-def test_how_wide_ranges_are_is_told():
+def test_plans_print_both_rounds_and_how_wide_ranges_are():
     narrow = plan_for("exact", changed(TWO, narrowest=0.125))
     assert "and none but the outer two than 0.125" in explain(narrow)
     probabilities = plan_for("exact", TwoRound(8, coarse=Axis.uniform(16, outside="clip")))
@@ -359,9 +316,6 @@ def test_how_wide_ranges_are_is_told():
     assert "equally many examples in each" not in explain(probabilities)
     assert "half even" in probabilities._repr_html_()
     assert "equally many examples in each" in explain(plan_for("exact"))
-
-
-def test_a_plan_prints_both_rounds():
     plan = plan_for()
     shown, found = plan._repr_html_(), located_by(plan)._repr_html_()
     assert "at most 8 bins of equal depth" in shown
@@ -369,8 +323,6 @@ def test_a_plan_prints_both_rounds():
     assert "Axis.uniform(16, -8.0, 8.0" in shown
     assert "Found(16 counts of 4, " in repr(located_by(plan))
 
-
-# Results.
 
 CLIENTS = {f"site-{i}": draw_rows(2000, seed=i, rate=0.4) for i in range(4)}
 
@@ -383,16 +335,13 @@ def result(request):
     return fg.evaluate(MARGINS, plan_for(request.param), seed=1)
 
 
-def test_a_saved_result_has_the_bins_and_what_they_follow_from(result, tmp_path):
+def test_a_saved_result_and_its_report_say_how_its_bins_were_found(result, tmp_path):
     result.to_json(tmp_path / "result.json")
     again = fg.Evaluation.from_json(tmp_path / "result.json")
     assert again.axis == result.axis == result.plan.found.axis
     assert again.plan == result.plan
     assert again.privacy == result.privacy
     assert again.plan.whole.located(again.plan.found).axis == again.axis
-
-
-def test_a_result_and_its_report_say_how_its_bins_were_found(result, tmp_path):
     text = str(result)
     assert f"{result.axis.bins} bins found in a first round" in text
     assert "given edges" not in text
@@ -430,9 +379,6 @@ def test_a_result_whose_first_round_or_bins_were_edited_is_refused(result, tmp_p
         fg.Evaluation.from_json(path)
 
 
-# A public hint in the place of an axis.
-
-
 def test_scores_that_are_no_probabilities_have_two_rounds():
     exact = fg.evaluate(MARGINS, scores="margins")
     assert exact.plan.found.two == TwoRound(1024, coarse=Axis.asinh(4096))
@@ -446,20 +392,19 @@ def test_scores_that_are_no_probabilities_have_two_rounds():
     assert planned.plan.found.two.coarse == Axis.asinh(512, scale=1.0)
 
 
-def test_probabilities_that_are_said_to_be_some_change_no_plan():
+def test_an_axis_goes_before_the_hint_and_probabilities_change_no_plan():
     for privacy in (fg.SecureAggregation(), DistributedDP(1.0)):
         one, other = (
             fg.evaluate(CLIENTS, privacy=privacy, scores=scores, seed=1)
             for scores in (None, "probabilities")
         )
         assert one.plan == other.plan
-
-
-def test_an_axis_goes_before_the_hint():
     axis = Axis.uniform(32, -8.0, 8.0)
     assert fg.evaluate(MARGINS, scores="margins", axis=axis).axis == axis
     with pytest.raises(PlanError, match="a plan already says hints"):
         fg.evaluate(MARGINS, plan_for("exact"), scores="margins")
+    with pytest.raises(fg.InputError, match="Where their scale is not known, axis='two-round'"):
+        fg.evaluate(MARGINS)
 
 
 def test_two_models_are_told_apart_without_being_paired():
@@ -471,23 +416,12 @@ def test_two_models_are_told_apart_without_being_paired():
     assert result.select(model="new").axis == result.select(model="old").axis
 
 
-def test_margins_on_the_usual_axis_are_told_of_two_rounds():
-    with pytest.raises(fg.InputError, match="Where their scale is not known, axis='two-round'"):
-        fg.evaluate(MARGINS)
-
-
-# Two results whose bins were found differ in their bins.
-
-
 def test_results_of_two_searches_compare():
     plan = plan_for(two=TwoRound(16, coarse=Axis.asinh(128)))
     one, other = (fg.evaluate(MARGINS, plan, seed=seed) for seed in (1, 2))
     assert one.axis != other.axis
     difference = fg.diff(one, other)
     assert "the axes differ, so each has a binning error of its own" in str(difference)
-
-
-# Small cells of two exact sums.
 
 
 @pytest.mark.parametrize("task", ["plain", "groups", "labels"])
@@ -583,9 +517,9 @@ def test_what_noise_adds_to_empty_bins_is_taken_off_again():
     assert np.sum(edges[:-1] < 4.0) == 9
 
 
-@pytest.mark.parametrize("counts", [[0] * 8, [-5] * 8, [3, -3, 2, -9, 1, 0, 0, 0]])
-def test_where_there_is_nothing_but_noise_bins_are_even(counts):
-    assert on_eight(counts) == [float(edge) for edge in range(9)]
+def test_where_there_is_nothing_but_noise_bins_are_even():
+    for counts in ([0] * 8, [-5] * 8, [3, -3, 2, -9, 1, 0, 0, 0]):
+        assert on_eight(counts) == [float(edge) for edge in range(9)]
 
 
 @pytest.mark.parametrize("place", [0, 7])
@@ -593,12 +527,6 @@ def test_all_scores_at_an_end_are_divided_as_far_as_it_goes(place):
     edges = on_eight([80 * (bin_ == place) for bin_ in range(8)], bins=32)
     inside = [edge for edge in edges if place <= edge <= place + 1]
     assert inside == [place + part / PARTS for part in range(PARTS + 1)]
-
-
-def test_a_crowded_coarse_bin_has_edges_at_both_ends():
-    assert {3.0, 4.0} <= {*on_eight([11, 11, 11, 60, 11, 11, 11, 11], bins=16)}
-    # Quantiles alone are at neither.
-    assert not {3.0, 4.0} & {*on_eight([11, 11, 11, 30, 11, 11, 11, 11], bins=9)}
 
 
 def test_no_bin_is_wider_and_no_inner_one_narrower_than_allowed():
@@ -610,9 +538,6 @@ def test_no_bin_is_wider_and_no_inner_one_narrower_than_allowed():
     assert TwoRound(3, coarse=Axis.uniform(64, outside="clip")).most_wide == 64
     edges = on_eight([0, 0, 0, 80, 0, 0, 0, 0], bins=32, narrowest=0.25)
     assert min(b - a for a, b in pairwise(edges[1:-1])) == 0.25
-
-
-def test_where_bins_may_not_be_narrow_they_may_be_wide():
     # Of this coarse axis half lies between -0.3 and 0.3.
     two = TwoRound(12, coarse=Axis.asinh(64), narrowest=0.3, widest=11)
     axis = two.axis(counted([10] * 64))
@@ -644,12 +569,15 @@ def test_of_probabilities_both_classes_weigh_the_same():
     assert np.sum((edges > 0.2) & (edges < 0.9)) == 11
 
 
-def test_each_bin_holds_the_same():
+def test_each_bin_holds_the_same_and_a_crowded_one_has_edges_at_both_ends():
     assert on_eight([10] * 8, bins=4) == [0.0, 2.0, 4.0, 6.0, 8.0]
     assert on_eight([0, 40, 0, 0, 40, 0, 0, 0], bins=4, widest=8) == [0.0, 1.5, 4.0, 4.5, 8.0]
     # Merged bins are divided like others.
     two = TwoRound(4, coarse=Axis.uniform(8, 0.0, 8.0, outside="clip"))
     assert two.axis(counted([40, 40], starts=[0, 4])).edges.tolist() == [0.0, 2.0, 4.0, 6.0, 8.0]
+    assert {3.0, 4.0} <= {*on_eight([11, 11, 11, 60, 11, 11, 11, 11], bins=16)}
+    # Quantiles alone are at neither.
+    assert not {3.0, 4.0} & {*on_eight([11, 11, 11, 30, 11, 11, 11, 11], bins=9)}
 
 
 EVEN = TwoRound(4, coarse=Axis.uniform(8, 0.0, 8.0, outside="clip"), widest=4, narrowest=0.5)

@@ -72,15 +72,12 @@ def test_the_answer_is_that_of_pooled_rows(number):
     assert (cohort.min_survivors - cohort.max_colluding == 1) == (number < 3)
 
 
-def test_few_values_are_exact_without_noise():
+def test_ties_are_exact_without_noise():
     labels, scores = drawn(5000, decimals=1)
     result = fg.evaluate_vertical(
         (np.arange(5000), scores), parties(labels, 4), privacy=fg.SecureAggregation()
     )
     assert result.roc_auc.value == pytest.approx(roc_auc_score(labels, scores), abs=1e-12)
-
-
-def test_half_the_scores_tied():
     labels, scores = drawn(400_000, seed=3)
     scores[::2] = 0.25
     rows, options = (np.arange(400_000), scores), {"tree": (16,), "positive_rate": 0.3}
@@ -285,9 +282,6 @@ def test_parties_that_score_may_hold_files(tmp_path):
     ]
 
 
-# Which ids are the same
-
-
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -363,9 +357,6 @@ def test_an_empty_id_of_a_file_is_missing(tmp_path):
         join(fg.IdTable(path, id="id", value="p"), {"a": LABELS})
 
 
-# What does not match
-
-
 def test_labels_without_a_score_are_told():
     scores = {i: i / 100 for i in range(100)}
     labels = {"a": {i: i % 2 for i in range(60)} | {200: 1}}
@@ -376,16 +367,13 @@ def test_labels_without_a_score_are_told():
     assert told[0].filename == __file__
 
 
-def test_parties_that_lose_labels_are_named_up_to_three():
+def test_what_is_left_out_is_told():
     scores = {i: i / 100 for i in range(50)}
     sides = {f"p{k}": {10 * k: 1, 100 + k: 0} for k in range(5)}
     assert join(scores, sides).left_out == (
         "1 of 2 labels of party 'p0', 1 of 2 labels of party 'p1', 1 of 2 labels of party 'p2' and "
         "2 of 2 more parties have no score and are left out."
     )
-
-
-def test_a_likely_cause_is_told_with_what_is_left_out():
     joined = join(
         {"1": 0.5, "2": 0.6, "3": 0.7, "4": 0.8}, {"a": {"1": 1, "2": 1, "03": 0, "9": 0}}
     )
@@ -393,19 +381,13 @@ def test_a_likely_cause_is_told_with_what_is_left_out():
         "2 of 4 labels of party 'a' have no score and are left out. 1 of them would have one "
         "without leading zeros."
     )
-
-
-def test_more_that_would_match_than_do_are_refused():
+    joined = join({"a": 0.5, "b": 0.6}, {"a": {f"x{i}": 1 for i in range(99)} | {"a": 0}})
+    assert joined.left_out.startswith("99 of 100 labels")
+    assert joined.scores.tolist() == [0.5]
     scores = {str(i): 0.5 for i in range(10)}
     labels = {"a": {f"{i:02}": 1 for i in range(10)} | {"3": 0}, "b": {"1": 0}}
     with pytest.raises(fg.InputError, match=r"^only 1 of 11 labels of party 'a' have a score: 10 "):
         join(scores, labels)
-
-
-def test_few_that_match_are_enough_where_no_way_of_writing_matches_more():
-    joined = join({"a": 0.5, "b": 0.6}, {"a": {f"x{i}": 1 for i in range(99)} | {"a": 0}})
-    assert joined.left_out.startswith("99 of 100 labels")
-    assert joined.scores.tolist() == [0.5]
 
 
 def test_repeats_within_a_party_and_between_parties_are_told_apart():
@@ -413,14 +395,10 @@ def test_repeats_within_a_party_and_between_parties_are_told_apart():
         ({"a": ([1, 1], [0, 1])}, "1 of 2 labels .* at the same party"),
         ({"a": ([1, 2, 2], [0, 1, 1]), "b": ([1], [0])}, "1 of 4 labels .* at the same party"),
         ({"a": {1: 0, 9: 1}, "b": {9: 0, 1: 1}}, "2 of 4 labels .* at another party"),
+        ({"a": {1: 1}, "b": {}}, "labels of party 'b': there are none"),
     ):
         with pytest.raises(fg.InputError, match=told):
             join({1: 0.5, 2: 0.6, 9: 0.1}, labels)
-
-
-def test_a_party_without_labels_is_refused():
-    with pytest.raises(fg.InputError, match=r"labels of party 'b': there are none"):
-        join({1: 0.5}, {"a": {1: 1}, "b": {}})
 
 
 def test_no_complaint_quotes_an_id_or_a_label():
@@ -469,9 +447,6 @@ def assigned():
     return assign_bins((np.arange(600), LISTED), rosters(), LABEL_DP)
 
 
-# Ids
-
-
 def test_ids_are_compared_as_text_and_whole_numbers_as_digits():
     assert ids_of("x", [7, 10**18]).to_pylist() == ["7", str(10**18)]
     assert ids_of("x", ["007", "7 "]).to_pylist() == ["007", "7 "]
@@ -479,9 +454,6 @@ def test_ids_are_compared_as_text_and_whole_numbers_as_digits():
     assert ids_of("x", pa.array(["a", "b"]).dictionary_encode()).to_pylist() == ["a", "b"]
     with pytest.raises(InputError, match="labels: 1 id is missing"):
         ids_of("labels", [1, None])
-
-
-# Rosters
 
 
 def test_a_roster_says_nothing_of_the_order_of_rows():
@@ -533,10 +505,17 @@ def test_a_party_cannot_sign_a_roster_that_counts_an_example_twice(fields, told)
         Roster.from_bytes(roster.to_bytes())
 
 
-def test_what_is_no_roster_is_refused():
+def test_what_are_no_rosters_or_bins_is_refused(assigned, tmp_path):
     for data in (b"", b"user,bought\n", Roster.of_ids(["a"], KEYS[0]).to_bytes()[:-1]):
         with pytest.raises(ProtocolError, match="not a roster"):
             Roster.from_bytes(data)
+    data = assigned.bins[KEYS[0].public].to_bytes()
+    assert Bins.from_bytes(data) == assigned.bins[KEYS[0].public]
+    for wrong in (b"", b"bin\n1\n", data[:-1], data + b"\0"):
+        with pytest.raises(ProtocolError, match="bins"):
+            Bins.from_bytes(wrong)
+    with pytest.raises(InputError, match="cannot read"):
+        Bins.load(tmp_path / "none.bins")
 
 
 def test_rosters_go_together_or_are_refused():
@@ -559,9 +538,6 @@ def test_rosters_go_together_or_are_refused():
     mixed = {KEYS[0].public: Roster._signed(KEYS[0], **claimed)}
     with pytest.raises(InputError, match="more than 134,217,728 examples"):
         check_rosters(mixed)
-
-
-# Bins
 
 
 def test_every_example_is_in_the_bin_of_its_score(assigned):
@@ -639,20 +615,13 @@ def as_places(*bins):
         ({"ids": ("a", "a"), "places": as_places(0, 1)}, "an example twice"),
         ({"ids": (), "scores": np.array([0.5, 0.5]).tobytes(), "places": as_places(0, 0)}, "twice"),
         ({"number": 7}, "another number of bins"),
+        ({"ids": ("a",), "places": b"\0\0\0"}, "cut off"),
+        ({"ids": (), "scores": b"\0\0\0", "places": b""}, "cut off"),
     ],
 )
 def test_a_scorer_cannot_assign_bins_that_break_the_promise(assigned, change, told):
     plan, bins = forged(assigned, **change)
     with pytest.raises(ProtocolError, match=told):
-        bins.check(plan, KEYS[0].public)
-
-
-def test_places_are_whole_numbers_of_four_bytes(assigned):
-    plan, bins = forged(assigned, ids=("a",), places=b"\0\0\0")
-    with pytest.raises(ProtocolError, match="cut off"):
-        bins.check(plan, KEYS[0].public)
-    plan, bins = forged(assigned, ids=(), scores=b"\0\0\0", places=b"")
-    with pytest.raises(ProtocolError, match="cut off"):
         bins.check(plan, KEYS[0].public)
 
 
@@ -683,23 +652,10 @@ def test_commitments_hide_bins(assigned):
         assert one.commitment != other.commitment
 
 
-def test_what_are_no_bins_is_refused(assigned, tmp_path):
-    data = assigned.bins[KEYS[0].public].to_bytes()
-    assert Bins.from_bytes(data) == assigned.bins[KEYS[0].public]
-    for wrong in (b"", b"bin\n1\n", data[:-1], data + b"\0"):
-        with pytest.raises(ProtocolError, match="bins"):
-            Bins.from_bytes(wrong)
-    with pytest.raises(InputError, match="cannot read"):
-        Bins.load(tmp_path / "none.bins")
-
-
 def test_an_assignment_is_named_by_a_digest_and_nothing_else():
     for wrong in ("../../etc", "AB" * 32, "ab" * 31):
         with pytest.raises(PlanError, match="64 hexadecimal digits"):
             LabelTask(None, wrong)
-
-
-# Totals
 
 
 def test_totals_are_kept_by_the_site_that_scored(assigned, tmp_path):
@@ -712,9 +668,6 @@ def test_totals_are_kept_by_the_site_that_scored(assigned, tmp_path):
     path.write_bytes(path.read_bytes().replace(b"fedgauge-totals/1", b"fedgauge-totals/2"))
     with pytest.raises(SiteError, match="damaged or changed"):
         Totals.kept(site, assigned.plan)
-
-
-# Rows
 
 
 def count(places, source, positive="yes", bins=4):
@@ -774,8 +727,6 @@ def test_labels_that_cannot_be_read_count_as_none(tmp_path):
 
 
 def test_a_column_of_lists_is_no_id(tmp_path):
-    import pyarrow.parquet as pq
-
     path = tmp_path / "labels.parquet"
     pq.write_table(pa.table({"id": [[1], [2]], "y": [0, 1]}), path)
     with pytest.raises(InputError, match="holds lists"):
@@ -786,9 +737,6 @@ def test_a_column_of_lists_is_no_id(tmp_path):
     pq.write_table(pa.table({"id": [7, 8], "y": [0, 1]}), path)
     ((keys, _),) = KeyedFile(path, key="id", label="y").leniently(None)
     assert keys.to_pylist() == ["7", "8"]
-
-
-# One form
 
 
 def test_a_file_in_another_form_is_refused(assigned):
