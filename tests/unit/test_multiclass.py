@@ -4,6 +4,8 @@ import msgspec
 import numpy as np
 import pytest
 from commands import run
+from plans import plan_for
+from refusals import refused
 from sklearn.metrics import average_precision_score, recall_score, roc_auc_score
 
 import fedgauge as fg
@@ -14,6 +16,7 @@ from fedgauge.plan.explain import explain
 from fedgauge.results.evaluation import Evaluation
 
 CLASSES = ["cat", "dog", "owl"]
+BY_SEX = {"sex": ["women", "men"]}
 TASK = fg.MulticlassTask(labels=CLASSES)
 
 
@@ -38,32 +41,20 @@ def result():
 
 @pytest.fixture(scope="module")
 def of_all_kinds():
-    task = fg.MulticlassTask(
-        labels=CLASSES, groups={"sex": ["women", "men"]}, models=("new", "old")
-    )
+    task = fg.MulticlassTask(labels=CLASSES, groups=BY_SEX, models=("new", "old"))
     both = {"new": SCORES, "old": SCORES[:, [1, 0, 2]]}
     return fg.evaluate({"a": fg.Examples(NAMES, both, group=SEX)}, task=task)
 
 
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda r: r.roc_auc,
-        lambda r: r.roc_curve(),
-        lambda r: r.at_threshold(0.5),
-        lambda r: r.expected_calibration_error,
-        lambda r: r.positives,
-        lambda r: r.negatives,
-        lambda r: r.pooled,
-        lambda r: r.calibrator(),
-    ],
-)
-def test_no_class_is_taken_for_all(result, of_all_kinds, ask):
-    with pytest.raises(fg.InputError, match=r"several classes.*select\(label=.*macro\("):
-        ask(result)
-    with pytest.raises(fg.InputError, match=r"several models.*select\(model="):
-        ask(of_all_kinds)
-    assert ask(result.select(label="dog")) is not None
+def test_no_class_is_taken_for_all(result, of_all_kinds):
+    for ask in (
+        *[lambda r: r.roc_auc, lambda r: r.roc_curve(), lambda r: r.at_threshold(0.5)],
+        *[lambda r: r.expected_calibration_error, lambda r: r.positives, lambda r: r.negatives],
+        *[lambda r: r.pooled, lambda r: r.calibrator()],
+    ):
+        refused(fg.InputError, r"several classes.*select\(label=.*macro\(", ask, result)
+        refused(fg.InputError, r"several models.*select\(model=", ask, of_all_kinds)
+        assert ask(result.select(label="dog")) is not None
 
 
 def test_what_is_left_open_is_all(of_all_kinds):
@@ -79,8 +70,7 @@ def test_what_is_left_open_is_all(of_all_kinds):
         roc_auc_score(KIND, SCORES, multi_class="ovr"), abs=1e-5
     )
     assert women.at_level(0.9).macro("roc_auc").level == 0.9
-    with pytest.raises(fg.InputError, match="no slice of model newest"):
-        of_all_kinds.select(model="newest")
+    refused(fg.InputError, "no slice of model newest", of_all_kinds.select, model="newest")
 
 
 def test_slices_are_told_one_by_one(result, of_all_kinds):
@@ -127,15 +117,12 @@ def test_labels_are_averaged_like_classes():
         recall = result.macro("recall", average=average, at=0.5)
         expected = recall_score(labels, scores >= 0.5, average=average)
         assert recall.value == pytest.approx(expected)
-    with pytest.raises(fg.InputError, match="not told from each other"):
-        result.macro("roc_auc", against="one")
-    with pytest.raises(fg.InputError, match="does not count this"):
-        result.confusion_matrix()
+    refused(fg.InputError, "not told from each other", result.macro, "roc_auc", against="one")
+    refused(fg.InputError, "does not count this", result.confusion_matrix)
 
 
-@pytest.mark.parametrize(
-    ("asked", "told"),
-    [
+def test_averages_that_are_none_are_refused(result):
+    for asked, told in (
         ({"metric": "auc"}, "no metric 'auc'"),
         ({"metric": "recall"}, r"needs a threshold \(at="),
         ({"metric": "roc_auc", "at": 0.5}, "takes no threshold"),
@@ -143,31 +130,21 @@ def test_labels_are_averaged_like_classes():
         ({"metric": "roc_auc", "against": "all"}, "against must be one of rest, one"),
         ({"metric": "roc_auc", "average": "micro", "against": "one"}, "all pairs at once"),
         ({"metric": "log_loss", "average": "micro"}, "log_loss has a macro and a weighted average"),
-    ],
-)
-def test_averages_that_are_none_are_refused(result, asked, told):
-    with pytest.raises(fg.InputError, match=told):
-        result.macro(**asked)
+    ):
+        refused(fg.InputError, told, result.macro, **asked)
 
 
-def test_averages_of_one_class_or_none_are_refused(result, of_all_kinds):
-    with pytest.raises(fg.InputError, match="of one label"):
-        result.select(label="cat").macro("roc_auc")
-    with pytest.raises(fg.InputError, match="several models"):
-        of_all_kinds.macro("roc_auc")
+def test_averages_of_one_class_or_none_are_refused_and_losses_have_some(result, of_all_kinds):
+    refused(fg.InputError, "of one label", result.select(label="cat").macro, "roc_auc")
+    refused(fg.InputError, "several models", of_all_kinds.macro, "roc_auc")
     plain = fg.evaluate({"a": ([0, 1], [0.2, 0.8])})
-    with pytest.raises(fg.InputError, match="this task has none"):
-        plain.macro("roc_auc")
+    refused(fg.InputError, "this task has none", plain.macro, "roc_auc")
     alone = fg.evaluate({"a": fg.Examples(["cat", "cat"], SCORES[:2])}, task=TASK)
     with pytest.raises(fg.UndefinedMetric):
         alone.macro("roc_auc")
-    with pytest.raises(fg.InputError, match=r"also=\[\"confusion\"\]"):
-        result.confusion_matrix()
+    refused(fg.InputError, r"also=\[\"confusion\"\]", result.confusion_matrix)
     with pytest.raises(fg.PlanError, match="also must name each once"):
         fg.MulticlassTask(labels=CLASSES, also=["matrix"])
-
-
-def test_losses_have_averages_too(result):
     parts = [result.select(label=label).brier_score for label in CLASSES]
     found = result.macro("brier_score")
     assert found.value == pytest.approx(np.mean(parts))
@@ -219,7 +196,7 @@ def test_noise_in_an_average_is_what_is_stated(noisy_results, asked):
     assert deviation == pytest.approx(stated, rel=0.16)
 
 
-def test_sampling_deviations_add_up_within_a_class():
+def test_intervals_of_an_average_of_copies_and_of_perfect_scores():
     """Two copies of one score: the average is as uncertain as one of them, and not less."""
     labels, scores = rows()
     labels = np.column_stack([labels == 0] * 2)
@@ -230,6 +207,21 @@ def test_sampling_deviations_add_up_within_a_class():
     assert both.value == pytest.approx(one.value)
     assert both.interval == pytest.approx(one.interval, abs=1e-6)
     assert both.bounds == pytest.approx(one.bounds)
+    labels = np.repeat([0, 1, 2], 30)
+    result = fg.evaluate(
+        {"a": fg.Examples(labels, np.eye(3)[labels])},
+        task=fg.MulticlassTask(labels=range(3), also=["confusion"]),
+    )
+    for found in (
+        result.macro("roc_auc"),
+        result.macro("average_precision"),
+        result.macro("recall", at=0.5),
+        result.confusion_matrix().macro_f1,
+        result.confusion_matrix().kappa,
+    ):
+        assert found.value == pytest.approx(1.0)
+        assert 0.6 < found.low < 0.99
+        assert found.high == pytest.approx(1.0)
 
 
 def test_classes_hidden_by_noise_are_left_out():
@@ -253,24 +245,6 @@ def test_classes_hidden_by_noise_are_left_out():
     assert result.confusion_matrix().balanced_accuracy.caution == found.caution
 
 
-def test_perfect_scores_have_an_interval():
-    labels = np.repeat([0, 1, 2], 30)
-    result = fg.evaluate(
-        {"a": fg.Examples(labels, np.eye(3)[labels])},
-        task=fg.MulticlassTask(labels=range(3), also=["confusion"]),
-    )
-    for found in (
-        result.macro("roc_auc"),
-        result.macro("average_precision"),
-        result.macro("recall", at=0.5),
-        result.confusion_matrix().macro_f1,
-        result.confusion_matrix().kappa,
-    ):
-        assert found.value == pytest.approx(1.0)
-        assert 0.6 < found.low < 0.99
-        assert found.high == pytest.approx(1.0)
-
-
 def test_tables_are_saved_and_loaded(tmp_path):
     task = fg.MulticlassTask(labels=CLASSES, also=["confusion", "ranks", "top"])
     sites = {
@@ -285,11 +259,10 @@ def test_tables_are_saved_and_loaded(tmp_path):
     assert again.top_k_accuracy(2) == result.top_k_accuracy(2)
     assert again.top_label().roc_auc == result.top_label().roc_auc
     for bad in (0, 4, 1.5, True):
-        with pytest.raises(fg.InputError, match="k must be a whole number from 1 to 3"):
-            result.top_k_accuracy(bad)
+        refused(fg.InputError, "k must be a whole number from 1 to 3", result.top_k_accuracy, bad)
 
 
-def test_tables_are_of_one_model():
+def test_tables_are_of_one_model_and_may_be_of_all_rows_only():
     task = fg.MulticlassTask(
         labels=CLASSES, groups={"sex": ["women"]}, models=("new", "old"), also=["confusion"]
     )
@@ -298,8 +271,20 @@ def test_tables_are_of_one_model():
     new = result.select(model="new").confusion_matrix()
     old = result.select(model="old").confusion_matrix()
     assert (new.counts[:, [1, 0, 2]] == old.counts).all()
-    with pytest.raises(fg.InputError, match="several models"):
-        result.confusion_matrix()
+    refused(fg.InputError, "several models", result.confusion_matrix)
+    task = fg.MulticlassTask(labels=CLASSES, groups={"sex": ["women"]}, also=["confusion"])
+    made = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(8), fg.Cohort(1), task=task)
+    (sent,) = made.rounds
+
+    def by(grouping):
+        tables = tuple(msgspec.structs.replace(each, grouping=grouping) for each in sent.tables)
+        return msgspec.structs.replace(made, rounds=(msgspec.structs.replace(sent, tables=tables),))
+
+    result = fg.evaluate({"a": fg.Examples(NAMES, SCORES, group=SEX)}, by(()))
+    assert result.confusion_matrix().counts.sum() == len(NAMES)
+    with pytest.raises(fg.InputError, match="of all rows, not by group"):
+        result.select(group="women").confusion_matrix()
+    refused(fg.PlanError, "grouping that the task has not", by, ("age",))
 
 
 def of_tables(part):
@@ -322,7 +307,7 @@ def test_tables_of_a_group_are_those_of_its_rows(groups):
         assert of_tables(part) == of_tables(alone)
 
 
-def test_groups_of_tables_add_up_under_noise_too():
+def test_groups_of_tables_add_up_under_noise_and_a_table_costs_what_a_class_does():
     task = fg.MulticlassTask(labels=CLASSES, groups={"sex": ["women"]}, also=["confusion"])
     rows = fg.Examples(NAMES, SCORES, group=SEX)
     result = fg.evaluate({"a": rows, "b": rows}, task=task, privacy=fg.DistributedDP(1.0), seed=4)
@@ -331,33 +316,8 @@ def test_groups_of_tables_add_up_under_noise_too():
     assert whole.variance == sum(part.variance for part in parts)
     assert (whole.counts == sum(part.counts for part in parts)).all()
     assert "in each group by sex (women, other)" in explain(result.plan)
-
-
-def test_a_plan_may_have_tables_of_all_rows_only():
-    task = fg.MulticlassTask(labels=CLASSES, groups={"sex": ["women"]}, also=["confusion"])
-    made = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(8), fg.Cohort(1), task=task)
-    (sent,) = made.rounds
-
-    def by(grouping):
-        tables = tuple(msgspec.structs.replace(each, grouping=grouping) for each in sent.tables)
-        return msgspec.structs.replace(made, rounds=(msgspec.structs.replace(sent, tables=tables),))
-
-    result = fg.evaluate({"a": fg.Examples(NAMES, SCORES, group=SEX)}, by(()))
-    assert result.confusion_matrix().counts.sum() == len(NAMES)
-    with pytest.raises(fg.InputError, match="of all rows, not by group"):
-        result.select(group="women").confusion_matrix()
-    with pytest.raises(fg.PlanError, match="grouping that the task has not"):
-        by(("age",))
-
-
-def test_a_table_costs_what_one_more_class_does():
     with_table, four = (
-        fg.EvaluationPlan.for_histogram(
-            fg.Axis.uniform(8, outside="clip"),
-            fg.Cohort(3),
-            task=task,
-            privacy=fg.DistributedDP(1.0),
-        )
+        plan_for(fg.DistributedDP(1.0), bins=8, task=task)
         for task in (
             fg.MulticlassTask(labels=CLASSES, also=["confusion"]),
             fg.MulticlassTask(labels=[*CLASSES, "cow"]),
@@ -374,9 +334,7 @@ def test_intervals_of_the_matrix_hold_the_noise():
     """
     labels, scores = rows(n=5000)
     task = fg.MulticlassTask(labels=range(3), also=["confusion"])
-    plan = fg.EvaluationPlan.for_histogram(
-        fg.Axis.uniform(8, outside="clip"), fg.Cohort(2), task=task, privacy=fg.DistributedDP(1.0)
-    )
+    plan = plan_for(fg.DistributedDP(1.0), None, fg.Cohort(2), bins=8, task=task)
     clients = {"a": (labels[:2500], scores[:2500]), "b": (labels[2500:], scores[2500:])}
     truth = np.bincount(labels * 3 + scores.argmax(axis=1), minlength=9).reshape(3, 3)
     truth = truth / truth.sum(axis=1, keepdims=True)
@@ -396,9 +354,7 @@ def test_the_planner_prices_classes_and_groups():
     axis = fg.Axis.uniform(16, outside="clip")
     plain = fg.planner.propose(**known, axis=axis, positive_rate=1 / 3)
     classes = fg.planner.propose(**known, axis=axis, task=TASK)
-    groups = fg.planner.propose(
-        **known, axis=axis, task=fg.BinaryTask(groups={"sex": ["women", "men"]})
-    )
+    groups = fg.planner.propose(**known, axis=axis, task=fg.BinaryTask(groups=BY_SEX))
     assert classes.task == TASK
     # Bins of equal width cost both the same; three times the noise is more.
     assert classes.predicted.pr_area_error > 1.2 * plain.predicted.pr_area_error
@@ -408,9 +364,6 @@ def test_the_planner_prices_classes_and_groups():
     assert of_group.roc_auc_error > groups.predicted.roc_auc_error
     with pytest.raises(fg.PlanError, match="already says which label"):
         fg.planner.propose(**known, task=TASK, positive="cat")
-
-
-def test_the_planner_takes_skellam_noise_where_it_is_less():
     axis = fg.Axis.uniform(8, outside="clip")
     known = {"clients": 5, "examples": 50_000, "axis": axis, "privacy": fg.DistributedDP(1.0)}
     ten = fg.MulticlassTask(labels=range(10))

@@ -5,6 +5,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from refusals import refused
 from scipy.special import logit
 
 import fedgauge as fg
@@ -21,6 +22,8 @@ HINTS = {"clients": CLIENTS, "examples": 5_000, "positive_rate": 0.2}
 WANTED = 0.003
 METRICS = [row.name for row in metrics_of(AtThreshold)]
 EXACT, NOISY, REPORTS = fg.SecureAggregation(), fg.DistributedDP(1.0), fg.LocalDP(4.0)
+RECALL, ECE = {"metric": "recall", "at": 0.4}, {"metric": "expected_calibration_error"}
+ENDS = (1e-4, 20.0)
 
 
 @cache
@@ -30,9 +33,7 @@ def find_needs(wanted=WANTED, privacy=NOISY, **question):
 
 def expected_of(privacy, examples=5_000, **question):
     """The half-width to expect of the plan that would be proposed."""
-    plan = planner.propose(
-        privacy=privacy, at=question.get("at"), **{**HINTS, "examples": examples}
-    )
+    plan = planner.propose(privacy=privacy, at=question.get("at"), **HINTS | {"examples": examples})
     wish = requirements._wish(question["metric"], question.get("at"))
     by_shape = wish.by_shape(plan, examples, HINTS["positive_rate"])
     return float(np.exp(np.log(by_shape).mean()))
@@ -54,12 +55,13 @@ def test_round_trip(privacy, wanted):
     assert needed.expected == pytest.approx(propose(privacy).predicted.roc_area_error)
 
 
-def test_needs_go_the_right_way():
+def test_needs_go_the_right_way_and_an_exact_curve_has_none():
     # Both are less, or both more, than what there is.
     needed = find_needs()
     is_enough = needed.expected <= WANTED
     assert (needed.epsilon <= 1.1) == is_enough
     assert (needed.examples <= 5_500) == is_enough
+    refused(fg.PlanError, r"DistributedDP or LocalDP .* Use more bins", find_needs, 0.01, EXACT)
 
 
 @pytest.mark.parametrize("wanted", [0, -0.1, 0.5, 1, math.nan, "0.1", None, True])
@@ -69,11 +71,6 @@ def test_wanted_errors_that_make_no_sense(wanted):
     if wanted not in (0.1, None):
         with pytest.raises(fg.PlanError, match=r"a wanted half-width lies between 0 and 0\.5"):
             planner.needs(wanted, metric="recall", at=0.5, privacy=NOISY, clients=CLIENTS)
-
-
-def test_an_exact_curve_has_nothing_to_trade():
-    with pytest.raises(fg.PlanError, match=r"DistributedDP or LocalDP .* Use more bins"):
-        find_needs(0.01, EXACT)
 
 
 def textbook(metric, examples, at=0.3):
@@ -94,14 +91,15 @@ def test_without_noise_to_speak_of_half_widths_are_binomial(metric):
         assert found == pytest.approx(textbook(metric, examples), rel=0.1)
 
 
-def test_half_the_width_takes_four_times_the_examples():
+def test_examples_take_the_square_and_epsilon_does_not_make_up_for_them():
     narrow, wide = (find_needs(w, EXACT, metric="recall", at=0.3) for w in (0.01, 0.02))
     assert narrow.epsilon is wide.epsilon is None
     assert narrow.examples / wide.examples == pytest.approx(4.0, rel=0.2)
     assert textbook("recall", narrow.examples) == pytest.approx(0.01, rel=0.1)
-
-
-RECALL, ECE = {"metric": "recall", "at": 0.4}, {"metric": "expected_calibration_error"}
+    needed = find_needs(0.005, NOISY, metric="recall", at=0.3)
+    assert textbook("recall", 5_000) > 0.01
+    assert needed.epsilon is None
+    assert textbook("recall", needed.examples) == pytest.approx(0.005, rel=0.15)
 
 
 @pytest.mark.parametrize(
@@ -127,13 +125,6 @@ def test_every_metric_at_a_threshold_can_be_asked_for(metric):
     assert 10 < needed.examples < 100_000
 
 
-def test_no_epsilon_makes_up_for_too_few_examples():
-    needed = find_needs(0.005, NOISY, metric="recall", at=0.3)
-    assert textbook("recall", 5_000) > 0.01
-    assert needed.epsilon is None
-    assert textbook("recall", needed.examples) == pytest.approx(0.005, rel=0.15)
-
-
 def test_no_data_make_up_for_wide_bins():
     """Between the edges 0.25 and 0.5 of four bins a fifth of the positives or so stays open."""
     axis = fg.Axis.uniform(4, outside="clip")
@@ -145,14 +136,11 @@ def test_no_data_make_up_for_wide_bins():
         assert at_an_edge.examples is not None
 
 
-def test_small_cells_that_are_merged_widen_intervals():
+def test_merged_cells_widen_intervals_and_hidden_results_say_nothing():
     merged, kept = (
         find_needs(0.05, EXACT, metric="precision", at=0.9, min_cell=least) for least in (200, 0)
     )
     assert merged.expected > 1.5 * kept.expected
-
-
-def test_a_result_that_noise_hides_or_that_is_withheld_says_nothing():
     hidden = fg.DistributedDP(0.001)
     assert expected_of(hidden, metric="recall", at=0.5) == 0.5
     assert expected_of(hidden, metric="mcc", at=0.5) == 1.0
@@ -170,9 +158,8 @@ def test_answers_are_rough_where_shapes_differ():
     assert find_needs().caution is None
 
 
-@pytest.mark.parametrize(
-    ("question", "told"),
-    [
+def test_questions_that_cannot_be():
+    for question, told in (
         ({"metric": "sensitivity", "at": 0.5}, "one at a threshold .*recall.*, got 'sensitivity'"),
         ({"metric": None}, "metric must be roc_area_error, expected_calibration_error or one"),
         ({"metric": "recall"}, "recall has a threshold: name it, such as at=0.5"),
@@ -184,11 +171,9 @@ def test_answers_are_rough_where_shapes_differ():
         ({"metric": "recall", "at": "0.5"}, "a threshold lies between"),
         ({"score_sums": True, "privacy": REPORTS}, "local reports carry no score sums"),
         ({"privacy": "ddp"}, "privacy must be such as"),
-    ],
-)
-def test_questions_that_cannot_be(question, told):
-    with pytest.raises(fg.PlanError, match=told):
-        planner.needs(0.1, **{"privacy": NOISY, **question}, clients=CLIENTS)
+    ):
+        with pytest.raises(fg.PlanError, match=told):
+            planner.needs(0.1, **{"privacy": NOISY, **question}, clients=CLIENTS)
 
 
 def test_calibration_is_of_probabilities():
@@ -209,30 +194,21 @@ def test_the_threshold_becomes_an_edge(privacy):
         assert plan.axis.outside == "clip"
 
 
-def test_only_the_nearest_edge_is_moved():
+def test_an_axis_moves_the_nearest_edge_alone_or_stays():
     plain, moved = (planner.propose(privacy=EXACT, at=at, **HINTS).axis for at in (None, 0.29))
     assert plain.bins == moved.bins
     differ = np.flatnonzero(plain.edges != moved.edges)
     assert differ.tolist() == [np.argmin(abs(plain.edges - 0.29))]
     assert planner.propose(privacy=EXACT, at=0.5, **HINTS).axis == plain  # an edge already
-
-
-def test_an_axis_that_is_given_stays():
     axis = fg.Axis.uniform(16, outside="clip")
     for given in (axis, lambda bins: fg.Axis.uniform(bins, outside="clip")):
         plan = planner.propose(privacy=NOISY, at=0.29, axis=given, **HINTS)
         assert plan.axis.kind == "uniform"
-
-
-def test_thresholds_are_within_the_axis():
     values = fg.Axis.from_values(range(11))
     assert planner.propose(privacy=EXACT, at=10, axis=values, **HINTS).axis == values
     for at, axis in ((11, values), (0, values), (0.2, fg.Axis.uniform(8, 0.5, 1.0))):
         with pytest.raises(fg.PlanError, match="a threshold lies between the ends of the axis"):
             planner.propose(privacy=EXACT, at=at, axis=axis, **HINTS)
-
-
-ENDS = (1e-4, 20.0)
 
 
 @pytest.mark.parametrize("power", [0.3, 0.5, 1.0, 1.4])
@@ -249,7 +225,7 @@ def test_search_on_powers(power, wanted):
     assert len(asked) <= 6
 
 
-def test_search_beside_a_floor_over_a_jump_and_to_the_ends():
+def test_search_beside_a_floor_over_a_jump_and_where_no_plan_can_be_made():
     def falls(x):
         return 0.1 * math.hypot(1.0, 2.0 / x)
 
@@ -261,8 +237,6 @@ def test_search_beside_a_floor_over_a_jump_and_to_the_ends():
     assert requirements.solve(lambda _: 0.3, 0.1, ENDS) is None
     assert requirements.solve(lambda x: 0.1 / x, 0.3, (0.01, 0.1)) == pytest.approx(0.33, rel=0.075)
 
-
-def test_where_no_plan_can_be_made_nothing_is_reached():
     def falls(x):
         if not 0.5 < x < 2.0:
             raise fg.PlanError("no such noise")
@@ -270,8 +244,7 @@ def test_where_no_plan_can_be_made_nothing_is_reached():
 
     assert requirements.solve(falls, 0.02, ENDS) is None
     assert 0.5 < requirements.solve(falls, 0.9, ENDS) < 0.6
-    with pytest.raises(fg.PlanError, match="no such noise"):
-        requirements.solve(lambda x: falls(3.0 * x), 0.1, ENDS)
+    refused(fg.PlanError, "no such noise", requirements.solve, lambda x: falls(3.0 * x), 0.1, ENDS)
 
 
 @pytest.fixture
@@ -295,16 +268,13 @@ def asked(monkeypatch):
     return asked
 
 
-def test_needs_are_of_the_axis_and_cohort_that_are_given(asked):
+def test_needs_are_of_what_is_given_and_sums_take_a_quarter_more_epsilon(asked):
     axis, cohort = fg.Axis.uniform(16, outside="clip"), fg.Cohort(5, 2)
     planner.needs(0.01, privacy=NOISY, clients=5, axis=axis, cohort=cohort, min_cell=0)
     known = {"axis": axis, "cohort": cohort, "clients": 5, "min_cell": 0, "at": None}
     assert len(asked) > 1
     assert all(known.items() <= each.items() for each in asked)
-
-
-def test_needs_with_score_sums_is_a_quarter_more_epsilon(asked):
-    """Also where the noise of sums could not be drawn on the way: curves come from the counts."""
+    # Also where the noise of sums could not be drawn on the way: curves come from the counts.
     known = {"privacy": NOISY, "clients": CLIENTS, "examples": 1_000}
     found = [planner.needs(0.1, **known, score_sums=sums) for sums in (False, True)]
     assert found[0].epsilon == pytest.approx(0.1, rel=0.1)

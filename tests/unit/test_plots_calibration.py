@@ -60,7 +60,7 @@ def bars(ax):
     return [line for line in ax.lines if has_role(line, "range")]
 
 
-def test_points_are_those_of_the_curve(result):
+def test_points_are_those_of_the_curves(result):
     display, curve = fg.ReliabilityDisplay.from_evaluation(result), result.calibration_curve()
     np.testing.assert_array_equal(display.x, curve.predicted)
     np.testing.assert_array_equal(display.y, curve.observed)
@@ -70,9 +70,6 @@ def test_points_are_those_of_the_curve(result):
     other = fg.ReliabilityDisplay.from_evaluation(result, bins=5, strategy="quantile")
     assert len(other.x) == 5
     assert other.area == result.calibration_error(bins=5, strategy="quantile")
-
-
-def test_points_are_those_of_the_decision_curve(result):
     display, curve = fg.DecisionCurveDisplay.from_evaluation(result), result.decision_curve()
     np.testing.assert_array_equal(display.x, curve.thresholds)
     np.testing.assert_array_equal(display.y, curve.net_benefit)
@@ -80,18 +77,11 @@ def test_points_are_those_of_the_decision_curve(result):
     assert display.useful == curve.useful
     few = fg.DecisionCurveDisplay.from_evaluation(result, thresholds=[0.1, 0.3])
     assert list(few.x) == [0.1, 0.3]
-
-
-@pytest.mark.parametrize("display", DISPLAYS)
-def test_what_plot_leaves_behind(result, display):
-    drawn = display.from_evaluation(result, name="A")
-    assert drawn.plot() is drawn
-    assert drawn.ax_.figure is drawn.figure_
-    assert drawn.line_ in drawn.ax_.lines
-    assert drawn.band_ in drawn.ax_.collections
-    assert drawn.chance_level_ in drawn.ax_.lines
-    assert drawn.ax_.get_box_aspect() == 1
-    assert legend(drawn)[0].startswith("A")
+    drawn = fg.ReliabilityDisplay.from_evaluation(result).plot()
+    x, y = drawn.chance_level_.get_data()
+    np.testing.assert_array_equal(x, y)
+    for segment, x, low, high in zip(drawn.band_.get_segments(), *drawn.band[:3], strict=True):
+        np.testing.assert_allclose(segment, [[x, low], [x, high]])
 
 
 def test_legend_of_a_reliability_diagram(bent):
@@ -104,15 +94,7 @@ def test_legend_of_a_reliability_diagram(bent):
     assert legend(bare.plot(plot_chance_level=False))[0] == ece
 
 
-def test_diagonal_and_intervals(result):
-    drawn = fg.ReliabilityDisplay.from_evaluation(result).plot()
-    x, y = drawn.chance_level_.get_data()
-    np.testing.assert_array_equal(x, y)
-    for segment, x, low, high in zip(drawn.band_.get_segments(), *drawn.band[:3], strict=True):
-        np.testing.assert_allclose(segment, [[x, low], [x, high]])
-
-
-def test_strip_shows_how_scores_spread(result):
+def test_strip_shows_how_scores_spread_and_hides_no_point(result):
     drawn = fg.ReliabilityDisplay.from_evaluation(result).plot()
     edges, density = drawn.scores
     labels_scores = [scored(seed=1), scored(seed=2)]
@@ -124,20 +106,6 @@ def test_strip_shows_how_scores_spread(result):
     np.testing.assert_array_equal(stairs.get_data().values, density)
     assert drawn.strip_ in drawn.ax_.child_axes
     assert fg.ReliabilityDisplay.from_evaluation(result, histogram=False).plot().strip_ is None
-
-
-def test_known_values_spread_where_they_are():
-    labels, scores = [0, 1, 0, 1, 1], [0.2, 0.2, 0.2, 0.8, 0.8]
-    axis = fg.Axis.from_values([0.2, 0.8])
-    drawn = fg.ReliabilityDisplay.from_evaluation(fg.evaluate({"a": (labels, scores)}, axis=axis))
-    edges, density = drawn.scores
-    shares = density * np.diff(edges)
-    assert shares[np.searchsorted(edges, 0.2, "right") - 1] == pytest.approx(0.6)
-    assert np.count_nonzero(shares) == 2
-
-
-def test_strip_hides_no_point(result):
-    drawn = fg.ReliabilityDisplay.from_evaluation(result).plot()
     drawn.figure_.canvas.draw()
     strip, axes = drawn.strip_.get_window_extent(), drawn.ax_.get_window_extent()
     assert strip.height == pytest.approx(STRIP * axes.height, rel=0.02)
@@ -146,6 +114,13 @@ def test_strip_hides_no_point(result):
     assert all(tick >= 0 for tick in drawn.ax_.get_yticks())
     box = drawn.ax_.get_legend().get_window_extent()
     assert box.y0 >= strip.y1
+    labels, scores = [0, 1, 0, 1, 1], [0.2, 0.2, 0.2, 0.8, 0.8]
+    axis = fg.Axis.from_values([0.2, 0.8])
+    drawn = fg.ReliabilityDisplay.from_evaluation(fg.evaluate({"a": (labels, scores)}, axis=axis))
+    edges, density = drawn.scores
+    shares = density * np.diff(edges)
+    assert shares[np.searchsorted(edges, 0.2, "right") - 1] == pytest.approx(0.6)
+    assert np.count_nonzero(shares) == 2
 
 
 def test_legend_moves_where_points_run_high(bent):
@@ -169,6 +144,8 @@ def test_several_on_one_axis(result, bent, noisy, display):
         for each, name in ((bent, "B"), (noisy, "C"))
     ]
     drawn = [first, *rest]
+    assert all(each.ax_.get_box_aspect() == 1 and each.line_ in each.ax_.lines for each in drawn)
+    assert all(each.band_ in each.ax_.collections for each in drawn)
     assert pyplot.get_fignums() == [first.figure_.number]
     colours = [to_rgb(each.line_.get_color()) for each in drawn]
     assert colours == [to_rgb(each) for each in ("#0072B2", "#D55E00", "#009E73")]
@@ -213,7 +190,7 @@ def test_logarithmic_axes(rare):
     np.testing.assert_allclose(np.diff(np.log(drawn.scores.edges)).std(), 0, atol=1e-9)
 
 
-def test_treating_all_and_none(result):
+def test_treating_all_and_none_and_useful_thresholds(result):
     drawn = fg.DecisionCurveDisplay.from_evaluation(result).plot()
     share = result.positives / (result.positives + result.negatives)
     risks, worth = drawn.chance_level_.get_data()
@@ -223,6 +200,13 @@ def test_treating_all_and_none(result):
     second = fg.DecisionCurveDisplay.from_evaluation(result).plot(ax=drawn.ax_)
     assert legend(second).count("treat none") == legend(second).count("treat all") == 1
     assert second.chance_level_ is drawn.chance_level_
+    drawn = fg.DecisionCurveDisplay.from_evaluation(result, name="A").plot()
+    assert [tuple(bar.get_xdata()) for bar in bars(drawn.ax_)] == [*drawn.useful]
+    assert drawn.ax_.get_xlim()[1] >= drawn.useful[-1].high
+    drawn.figure_.canvas.draw()
+    axes = drawn.ax_.get_window_extent()
+    for bar in bars(drawn.ax_):
+        assert bar.get_window_extent().y1 < axes.y0 + 0.05 * axes.height
 
 
 def test_limits_do_not_follow_treating_all_down(result, rare):
@@ -232,16 +216,6 @@ def test_limits_do_not_follow_treating_all_down(result, rare):
         assert -0.3 * top < bottom < 0
         assert drawn.positive_rate < top < 1.2 * drawn.positive_rate
     assert drawn.ax_.get_xlim()[1] < 0.6  # nothing is worth anything beyond
-
-
-def test_useful_thresholds_are_marked(result):
-    drawn = fg.DecisionCurveDisplay.from_evaluation(result, name="A").plot()
-    assert [tuple(bar.get_xdata()) for bar in bars(drawn.ax_)] == [*drawn.useful]
-    assert drawn.ax_.get_xlim()[1] >= drawn.useful[-1].high
-    drawn.figure_.canvas.draw()
-    axes = drawn.ax_.get_window_extent()
-    for bar in bars(drawn.ax_):
-        assert bar.get_window_extent().y1 < axes.y0 + 0.05 * axes.height
 
 
 @pytest.mark.parametrize(
@@ -263,39 +237,13 @@ def test_where_it_is_useful_in_words(spans, text):
 
 
 @pytest.mark.parametrize("display", DISPLAYS)
-def test_long_names_dark_styles_and_small_axes(result, display):
-    name = "a gradient boosted ensemble of survival trees trained at the university hospital"
-    with pyplot.style.context("dark_background"):
-        _, axes = pyplot.subplots(1, 2, figsize=(5, 2.6), layout="constrained")
-        drawn = display.from_evaluation(result, name=name).plot(ax=axes[0])
-    drawn.figure_.canvas.draw()
-    assert legend(drawn)[0].split("\n")[1].endswith("…")
-    assert to_rgb(drawn.chance_level_.get_color()) == (1, 1, 1)
-    assert to_rgb(drawn.ax_.get_legend().get_texts()[0].get_color()) == (1, 1, 1)
-
-
-@pytest.mark.parametrize("display", DISPLAYS)
-def test_scores_that_are_no_probabilities(display):
+def test_one_class_alone_and_scores_that_are_no_probabilities(display):
     result = fg.evaluate({"a": ([0, 1], [-1.0, 2.0])}, axis=fg.Axis.uniform(10, -5, 5))
     with pytest.raises(fg.UndefinedMetric, match="need probabilities"):
         display.from_evaluation(result)
-
-
-@pytest.mark.parametrize("display", DISPLAYS)
-def test_one_class_alone(display):
     drawn = display.from_evaluation(fg.evaluate({"a": ([0, 0], [0.1, 0.4])})).plot()
     drawn.figure_.canvas.draw()
     assert np.all(np.isfinite(drawn.line_.get_xydata()))
-
-
-def test_groups_of_which_nothing_is_known_have_no_point():
-    x, low, high = np.array([0.1, 0.5, 0.9]), np.array([0.05, 0.0, 0.6]), np.array([0.2, 0.96, 1.0])
-    band = Band(x, low, high, 0.95, "pointwise")
-    drawn = fg.ReliabilityDisplay(x, np.array([0.1, 1.0, 0.8]), band).plot()
-    np.testing.assert_array_equal(drawn.line_.get_ydata(), [0.1, np.nan, 0.8])  # nor a line to it
-    assert len(drawn.band_.get_segments()) == 3
-    nothing = Band(x, 0 * x, 0 * x + 1, 0.95, "pointwise")
-    assert np.isfinite(fg.ReliabilityDisplay(x, x, nothing).plot().line_.get_ydata()).all()
 
 
 def test_rough_decisions_say_so(noisy):
@@ -313,6 +261,13 @@ def test_a_display_from_arrays_alone():
     drawn = fg.ReliabilityDisplay(x, x, scores=Spread(np.array([0.0, 1.0]), np.ones(1))).plot()
     assert drawn.band_ is None
     assert len(drawn.strip_.patches) == 1
+    x, low, high = np.array([0.1, 0.5, 0.9]), np.array([0.05, 0.0, 0.6]), np.array([0.2, 0.96, 1.0])
+    band = Band(x, low, high, 0.95, "pointwise")
+    drawn = fg.ReliabilityDisplay(x, np.array([0.1, 1.0, 0.8]), band).plot()
+    np.testing.assert_array_equal(drawn.line_.get_ydata(), [0.1, np.nan, 0.8])  # nor a line to it
+    assert len(drawn.band_.get_segments()) == 3
+    nothing = Band(x, 0 * x, 0 * x + 1, 0.95, "pointwise")
+    assert np.isfinite(fg.ReliabilityDisplay(x, x, nothing).plot().line_.get_ydata()).all()
 
 
 @pytest.mark.parametrize("display", DISPLAYS)

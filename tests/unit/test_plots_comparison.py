@@ -70,6 +70,11 @@ def test_groups_below_each_other_with_intervals(unequal):
     assert bottom > top  # the first is on top
     first = values[0]
     assert texts(drawn)[0] == f"{first.value:.2f} ({first.low:.2f} to {first.high:.2f})"
+    # Of three groups, xAUC between two of them is not that of either against the rest.
+    three = grouped(0.1, names=("women", "men", "not said"))
+    assert fg.GapDisplay.from_gaps(three.gaps("xauc")).plot().span_ is None
+    rest = fg.GapDisplay.from_gaps(unequal.gaps("recall", at=0.5, against="rest")).plot()
+    assert rest.span_ is not None
 
 
 def test_the_largest_gap_is_marked(unequal):
@@ -79,9 +84,7 @@ def test_the_largest_gap_is_marked(unequal):
     assert colours(drawn) == [STANDS_OUT] * 2
     assert drawn.ax_.get_title(loc="left").replace("\n", " ") == gaps.verdict
     left, right = drawn.span_.get_extents().transformed(drawn.ax_.transData.inverted()).intervalx
-    assert [left, right] == pytest.approx(
-        sorted(each.value for each in gaps.groups.values() if each)
-    )
+    assert [left, right] == pytest.approx(sorted(e.value for e in gaps.groups.values() if e))
     gaps = grouped(0.0).gaps("recall", at=0.5)
     drawn = fg.GapDisplay.from_gaps(gaps).plot()
     assert not gaps.largest.stands_out
@@ -89,20 +92,17 @@ def test_the_largest_gap_is_marked(unequal):
     assert drawn.span_ is not None
 
 
-def test_a_listed_group_that_nobody_is_in_says_so():
+def test_groups_that_nobody_is_in_or_that_cannot_be_compared():
     rows_ = fg.Examples([0, 1] * 30, np.linspace(0, 1, 60), group=["women", "men", "men"] * 20)
     result = fg.evaluate({"a": rows_}, groups=["women", "nobody", "men"])
     drawn = fg.GapDisplay.from_gaps(result.gaps("roc_auc")).plot()
     assert rows(drawn) == ["women", "nobody", "men"]
     assert texts(drawn)[1] == "undefined"
-
-
-def test_a_gap_of_other_rows_has_no_range(unequal):
-    """Of three groups, xAUC between two of them is not that of either against the rest."""
-    three = grouped(0.1, names=("women", "men", "not said"))
-    assert fg.GapDisplay.from_gaps(three.gaps("xauc")).plot().span_ is None
-    rest = fg.GapDisplay.from_gaps(unequal.gaps("recall", at=0.5, against="rest")).plot()
-    assert rest.span_ is not None
+    result = grouped(0.0, names=("women",), listed=["women", "men"])
+    drawn = fg.GapDisplay.from_gaps(result.gaps("recall", at=0.5)).plot()
+    assert drawn.largest is None
+    assert drawn.span_ is None
+    assert drawn.ax_.get_title(loc="left") == "No two groups can be compared."
 
 
 def test_withheld_groups_have_a_row_that_says_so():
@@ -120,14 +120,6 @@ def test_withheld_groups_have_a_row_that_says_so():
     assert rows(drawn) == ["women", "nobody", "men", "other"]
     assert len(drawn.points_.get_offsets()) == 2
     assert texts(drawn).count("withheld") == 2
-
-
-def test_no_two_groups_to_compare():
-    result = grouped(0.0, names=("women",), listed=["women", "men"])
-    drawn = fg.GapDisplay.from_gaps(result.gaps("recall", at=0.5)).plot()
-    assert drawn.largest is None
-    assert drawn.span_ is None
-    assert drawn.ax_.get_title(loc="left") == "No two groups can be compared."
 
 
 def test_many_groups_make_the_figure_higher():
@@ -164,7 +156,7 @@ def test_verdicts_stay_beside_other_axes(two, unequal):
     assert left.get_tightbbox().x1 <= right.get_tightbbox().x0
 
 
-def test_differences_of_two_models(two):
+def test_differences_of_two_models_with_a_margin_and_at_a_threshold(two):
     comparison = two.compare("new", "old")
     drawn = fg.ComparisonDisplay.from_comparison(comparison).plot()
     assert rows(drawn) == ["ROC AUC", "average precision", "Brier score, lower is better"]
@@ -174,17 +166,11 @@ def test_differences_of_two_models(two):
     assert drawn.ax_.get_title(loc="left").replace("\n", " ") == comparison.verdict
     assert any(list(line.get_xdata()) == [0, 0] for line in drawn.ax_.lines)
     assert drawn.margin_ is None
-
-
-def test_the_margin_is_one_of_the_auc_alone(two):
     comparison = two.compare("new", "old", margin=0.02)
     drawn = fg.ComparisonDisplay.from_comparison(comparison).plot()
     assert list(drawn.margin_.get_xdata()) == [-0.02, -0.02]
     assert max(drawn.margin_.get_ydata()) < 0.5  # beside the first row
     assert "margin" in texts(drawn)
-
-
-def test_differences_at_a_threshold(two):
     comparison = two.compare("new", "old")
     drawn = fg.ComparisonDisplay.from_comparison(comparison, at=0.25).plot()
     at = ["precision at 0.25", "recall at 0.25", "specificity at 0.25", "net benefit at 0.25"]
@@ -223,7 +209,7 @@ def numbers(display):
     return [[cell.get_text() for cell in row] for row in display.text_]
 
 
-def test_counts():
+def test_counts_and_shares_of_noise_and_of_no_examples():
     drawn = fg.ConfusionMatrixDisplay.from_matrix(matrix([[1200, 2], [1, 9]])).plot()
     assert numbers(drawn) == [["1,200", "2"], ["1", "9"]]
     assert [each.get_text() for each in drawn.ax_.get_xticklabels()] == ["c0", "c1"]
@@ -231,6 +217,15 @@ def test_counts():
     assert (drawn.ax_.get_xlabel(), drawn.ax_.get_ylabel()) == ("Predicted label", "True label")
     assert drawn.im_.colorbar.ax.get_ylabel() == "Examples"
     assert drawn.ax_.get_ylim() == (1.5, -0.5)  # the first class is on top
+    noisy = matrix([[80.4, -3.2], [1.0, 90.0]], variance=16.0)
+    drawn = fg.ConfusionMatrixDisplay.from_matrix(noisy).plot()
+    assert numbers(drawn)[0] == ["80", "0"]
+    assert drawn.im_.colorbar.ax.get_ylabel() == "Examples, each with noise of 4"
+    drawn = fg.ConfusionMatrixDisplay.from_matrix(matrix([[8, 2], [0, 0]]), normalize="true").plot()
+    assert numbers(drawn)[1] == ["-", "-"]
+    assert drawn.im_.get_array().mask.tolist() == [[False, False], [True, True]]
+    with pytest.raises(fg.InputError, match="normalize must be one of true, pred, all"):
+        fg.ConfusionMatrixDisplay.from_matrix(matrix([[1]]), normalize="rows")
 
 
 @pytest.mark.parametrize(
@@ -242,27 +237,11 @@ def test_counts():
     ],
 )
 def test_shares(normalize, first, says):
-    drawn = fg.ConfusionMatrixDisplay.from_matrix(
-        matrix([[8, 2], [1, 9]]), normalize=normalize
-    ).plot()
+    few, cls = matrix([[8, 2], [1, 9]]), fg.ConfusionMatrixDisplay
+    drawn = cls.from_matrix(few, normalize=normalize).plot()
     assert numbers(drawn)[0] == first
     assert drawn.im_.colorbar.ax.get_ylabel() == says
     assert drawn.im_.get_clim() == ((0, 1) if normalize != "all" else (0, 0.45))
-
-
-def test_a_class_without_examples_has_no_shares():
-    drawn = fg.ConfusionMatrixDisplay.from_matrix(matrix([[8, 2], [0, 0]]), normalize="true").plot()
-    assert numbers(drawn)[1] == ["-", "-"]
-    assert drawn.im_.get_array().mask.tolist() == [[False, False], [True, True]]
-    with pytest.raises(fg.InputError, match="normalize must be one of true, pred, all"):
-        fg.ConfusionMatrixDisplay.from_matrix(matrix([[1]]), normalize="rows")
-
-
-def test_noisy_counts_are_not_below_zero():
-    noisy = matrix([[80.4, -3.2], [1.0, 90.0]], variance=16.0)
-    drawn = fg.ConfusionMatrixDisplay.from_matrix(noisy).plot()
-    assert numbers(drawn)[0] == ["80", "0"]
-    assert drawn.im_.colorbar.ax.get_ylabel() == "Examples, each with noise of 4"
 
 
 def test_numbers_are_told_from_their_ground():
@@ -277,7 +256,7 @@ def test_numbers_are_told_from_their_ground():
         assert high.get_color() == ("white" if ground < 0.5 else "black")
 
 
-def test_numbers_where_they_fit():
+def test_numbers_where_they_fit_and_colours_of_the_user():
     few, many = (fg.ConfusionMatrixDisplay.from_matrix(random(k)) for k in (20, 21))
     assert few.plot().text_ is not None
     assert many.plot().text_ is None
@@ -286,6 +265,8 @@ def test_numbers_where_they_fit():
     two = fg.ConfusionMatrixDisplay.from_matrix(random(2))
     assert two.plot(ax=small, include_values=False).text_ is None
     assert two.plot(ax=small, include_values=True).text_ is not None
+    drawn = fg.ConfusionMatrixDisplay.from_matrix(random(3)).plot(cmap="viridis")
+    assert drawn.im_.get_cmap().name == "viridis"
 
 
 @pytest.mark.parametrize("size", [None, (3.5, 3.5)])
@@ -309,8 +290,3 @@ def test_names_of_many_classes_do_not_lie_on_each_other():
     assert 10 < len(boxes) < 60
     assert all(above.y0 >= below.y1 - 1 for above, below in itertools.pairwise(boxes))
     assert len(small.figure.axes) == 1
-
-
-def test_colours_of_the_user():
-    drawn = fg.ConfusionMatrixDisplay.from_matrix(random(3)).plot(cmap="viridis")
-    assert drawn.im_.get_cmap().name == "viridis"

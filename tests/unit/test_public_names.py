@@ -27,13 +27,10 @@ evaluate_vertical exact_pr_curve exact_roc_curve plan_vertical planner read_tren
 """
 
 
-def test_names_of_the_package():
+def test_names_of_the_package_and_the_planner():
     assert fg.__all__ == NAMES.split()
     missing = [name for name in fg.__all__ if not hasattr(fg, name)]
     assert missing == []
-
-
-def test_names_of_the_planner():
     assert {"Needs", "Shape", "needs", "predict", "propose", "reference_axis"} <= set(
         planner.__all__
     )

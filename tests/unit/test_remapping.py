@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 import rows
+from refusals import refused
 from sklearn import metrics as sk
 
 import fedgauge as fg
@@ -75,19 +76,6 @@ def test_numbers_are_those_of_raw_scores_that_went_through_the_map(name, fine):
             assert rate.bounds[0] - 1e-12 <= truth.mean() <= rate.bounds[1] + 1e-12
 
 
-@pytest.mark.parametrize("name", ["temperature", "beta", "line"])
-def test_a_map_that_always_rises_changes_no_rank(name, any_result):
-    result = any_result.with_calibrator(MAPS[name])
-    assert result.pooled.axis != any_result.pooled.axis
-    for metric in ("roc_auc", "average_precision", "ks_statistic", "auprg", "mann_whitney_u"):
-        before, after = getattr(any_result, metric), getattr(result, metric)
-        assert after.value == pytest.approx(before.value, abs=1e-12, rel=1e-12)
-        assert after.bounds == pytest.approx(before.bounds, abs=1e-12, rel=1e-12)
-    np.testing.assert_array_equal(result.roc_curve().tpr, any_result.roc_curve().tpr)
-    np.testing.assert_array_equal(result.roc_band().low, any_result.roc_band().low)
-    assert result.brier_score.value != any_result.brier_score.value
-
-
 @every_map
 def test_every_number_exists_under_every_privacy_model(name, any_result):
     result = any_result.with_calibrator(MAPS[name])
@@ -104,16 +92,13 @@ def test_every_number_exists_under_every_privacy_model(name, any_result):
     assert result.threshold_for(recall=0.8).recall.value >= 0.8 - 1e-9
 
 
-def test_scores_that_tie_lose_points_of_the_curve(fine):
+def test_steps_tie_scores_and_may_order_them_anew(fine):
     result = fine.with_calibrator(MAPS["steps"])
     assert result.roc_curve().thresholds.tolist() == [np.inf, 0.9, 0.6, 0.35, 0.15, 0.03]
     fpr, tpr, _ = sk.roc_curve(ROWS[0], MAPS["steps"].transform(ROWS[1]), drop_intermediate=False)
     np.testing.assert_allclose(result.roc_curve().fpr, fpr, atol=1e-12)
     np.testing.assert_allclose(result.roc_curve().tpr, tpr, atol=1e-12)
     assert result.roc_auc.bounds[1] - result.roc_auc.bounds[0] < 1e-12
-
-
-def test_a_map_that_falls_orders_scores_anew(fine):
     result = fine.with_calibrator(MAPS["steps that fall"])
     assert result.roc_curve().thresholds.tolist() == [np.inf, 0.9, 0.4, 0.15, 0.03]
     assert result.at_threshold(0.4).on_edge
@@ -121,7 +106,7 @@ def test_a_map_that_falls_orders_scores_anew(fine):
     assert result.at_threshold(0.4).confusion_matrix.tp.value == (flagged & (ROWS[0] == 1)).sum()
 
 
-def test_a_bin_that_a_step_divides_goes_either_way():
+def test_a_divided_bin_goes_either_way_or_as_neighbours_suggest():
     axis = fg.Axis.uniform(4)
     pooled = PooledCounts(axis, np.array([[40, 30, 20, 10], [10, 20, 30, 40]]), (4,))
     view = mapped(pooled, Calibrator("binning", Steps([0.4], [0.2, 0.7])))
@@ -139,6 +124,16 @@ def test_a_bin_that_a_step_divides_goes_either_way():
     reading = Reading(view, fg.Aligned(), 0.95)
     np.testing.assert_array_equal(reading.worst.pooled.counts, mixed)
     np.testing.assert_allclose(view.counts.sum(axis=1), [100, 100])
+    # Counts that rise put less below the middle of a bin, an empty class any share.
+    axis = fg.Axis.uniform(3)
+    pooled = PooledCounts(axis, np.array([[0, 0, 0], [10, 100, 400]]), (3,))
+    view = mapped(pooled, Calibrator("binning", Steps([0.5], [0.2, 0.7])))
+    assert 10 < view.counts[1, 0] < 50
+    assert view.counts[0].tolist() == [0, 0]
+    # The only bin is divided by width.
+    pooled = PooledCounts(fg.Axis.uniform(1), np.array([[8], [4]]), (1,))
+    view = mapped(pooled, Calibrator("binning", Steps([0.25], [0.2, 0.7])))
+    np.testing.assert_allclose(view.counts, [[2, 6], [1, 3]])
 
 
 def test_bands_hold_the_curve_however_a_bin_is_divided():
@@ -156,24 +151,14 @@ def test_bands_hold_the_curve_however_a_bin_is_divided():
     assert pr.high[near] >= 0.7 / (0.7 + 0.0) - 1e-4
 
 
-def test_what_neighbours_suggest_divides_a_bin():
-    """Counts that rise put less below the middle of a bin, an empty class any share."""
-    axis = fg.Axis.uniform(3)
-    pooled = PooledCounts(axis, np.array([[0, 0, 0], [10, 100, 400]]), (3,))
-    view = mapped(pooled, Calibrator("binning", Steps([0.5], [0.2, 0.7])))
-    assert 10 < view.counts[1, 0] < 50
-    assert view.counts[0].tolist() == [0, 0]
-    # The only bin is divided by width.
-    pooled = PooledCounts(fg.Axis.uniform(1), np.array([[8], [4]]), (1,))
-    view = mapped(pooled, Calibrator("binning", Steps([0.25], [0.2, 0.7])))
-    np.testing.assert_allclose(view.counts, [[2, 6], [1, 3]])
-
-
-def test_nothing_is_divided_where_steps_are_on_edges(fine):
+def test_exact_counts_stay_and_nothing_is_divided_where_steps_are_on_edges(fine):
     assert not fine.with_calibrator(MAPS["steps"]).pooled.divided
     assert not fine.pooled.divided
     assert not fine.pooled.divides(7)
     assert fine.pooled.moved(negatives_up=True, positives_up=False) is fine.pooled
+    tied = fine.with_calibrator(Calibrator("binning", Steps([0.5], [0.2, 0.7]))).pooled
+    assert not tied.is_shrunk
+    assert tied.likely is tied.counts
 
 
 def test_the_same_axis_and_counts_under_the_map_that_does_nothing(any_result):
@@ -187,7 +172,7 @@ def test_the_same_axis_and_counts_under_the_map_that_does_nothing(any_result):
         assert (after.low, after.high) == pytest.approx((before.low, before.high), rel=1e-6)
 
 
-def test_known_values_are_mapped_one_by_one():
+def test_known_values_are_mapped_one_by_one_and_stay_known_under_noise():
     labels, scores = np.array([0, 0, 1, 0, 1, 1]), [0.0, 0.25, 0.25, 0.5, 0.5, 1.0]
     result = fg.evaluate({"a": (labels, scores)}, axis=fg.Axis.from_values([0, 0.25, 0.5, 1]))
     steps = Calibrator("binning", Steps([0.3, 0.6], [0.2, 0.5, 0.5]))
@@ -196,10 +181,7 @@ def test_known_values_are_mapped_one_by_one():
     truth = np.mean((steps.transform(scores) - labels) ** 2)
     assert view.brier_score.value == pytest.approx(truth)
     assert view.brier_score.bounds[1] - view.brier_score.bounds[0] < 1e-9
-
-
-def test_known_values_stay_known_under_noise():
-    """There an axis clips: scores count as the value below, and are taken as that."""
+    # There an axis clips: scores count as the value below, and are taken as that.
     known = np.arange(11) / 10
     rng = np.random.default_rng(8)
     labels = rng.integers(0, 2, 20_000)
@@ -217,7 +199,7 @@ def test_known_values_stay_known_under_noise():
         assert view.roc_auc.value == pytest.approx(sk.roc_auc_score(labels, onto), abs=1e-3)
 
 
-def test_scores_that_a_map_sends_to_one_float_tie():
+def test_scores_that_tie_or_are_clipped_under_a_map():
     """As they do for those who apply it: here all from log-odds 12 on become 1."""
     axis = fg.Axis.logit(64)
     steep = Calibrator("temperature", Beta(3.1, 3.1, 0.0))
@@ -228,9 +210,6 @@ def test_scores_that_a_map_sends_to_one_float_tie():
     truth = sk.log_loss(labels, steep.transform(scores))
     assert result.log_loss.bounds[0] - 1e-9 <= truth <= result.log_loss.bounds[1] + 1e-9
     assert result.log_loss.value == pytest.approx(truth, rel=0.02)
-
-
-def test_an_axis_that_clips_is_mapped_from_0_to_1():
     axis = fg.Axis.uniform(4, 0.25, 0.75, outside="clip")
     result = fg.evaluate({"a": ([0, 1], [0.1, 0.9])}, axis=axis)
     view = result.with_calibrator(MAPS["temperature"])
@@ -262,7 +241,7 @@ def test_a_map_in_the_plan_comes_first(name):
     assert view.mapped_by == MAPS[name]
 
 
-def test_a_fitted_map_is_in_sample_where_it_was_fitted_and_better_elsewhere(fine):
+def test_a_map_is_in_sample_where_it_was_fitted_and_stays_under_other_levels(fine):
     fitted = fine.calibrator("beta")
     assert fine.with_calibrator(fitted).in_sample
     assert fine.with_calibrator(fitted).at_level(0.9).in_sample
@@ -270,12 +249,28 @@ def test_a_fitted_map_is_in_sample_where_it_was_fitted_and_better_elsewhere(fine
     judged = other.with_calibrator(fitted)
     assert not judged.in_sample
     assert judged.log_loss.value < other.log_loss.value
+    result = fine.with_calibrator(MAPS["steps"]).at_level(0.8).with_estimator(fg.Aligned("linear"))
+    assert result.mapped_by == MAPS["steps"]
+    assert (result.level, result.estimator) == (0.8, fg.Aligned("linear"))
+    other = result.with_calibrator(MAPS["beta"])
+    assert other.mapped_by == MAPS["beta"]
+    assert other.brier_score.value == fine.with_calibrator(MAPS["beta"]).brier_score.value
+    assert result.with_calibrator(None).mapped_by is None
+    assert "calibrator" not in json.loads(fine.record.to_json())
 
 
-def test_scores_that_are_no_probabilities_are_refused():
+def test_maps_that_fit_no_probabilities_or_are_none_are_refused(tmp_path, fine):
     result = fg.evaluate({"a": ([0, 1], [-3.0, 4.0])}, axis=fg.Axis.uniform(8, -5, 5))
-    with pytest.raises(fg.InputError, match="runs from -5 to 5"):
-        result.with_calibrator(MAPS["beta"])
+    refused(fg.InputError, "runs from -5 to 5", result.with_calibrator, MAPS["beta"])
+    plain = json.loads(result.record.to_json())
+    plain["calibrator"] = json.loads(MAPS["beta"].to_bytes())
+    (tmp_path / "r.json").write_text(json.dumps(plain))
+    refused(fg.RecordError, "runs from -5 to 5", fg.Evaluation.from_json, tmp_path / "r.json")
+    plain["calibrator"]["form"]["a"] = -1.0
+    (tmp_path / "r.json").write_text(json.dumps(plain))
+    refused(fg.RecordError, "negative", fg.Evaluation.from_json, tmp_path / "r.json")
+    for wrong in ("map.json", 3):
+        refused(fg.InputError, r"fg\.Calibrator\.from_json", fine.with_calibrator, wrong)
 
 
 @pytest.mark.parametrize("name", ["steps", "steps between edges", "steps that fall"])
@@ -326,17 +321,6 @@ def test_saved_and_loaded_it_is_the_same(name, any_result, tmp_path):
     assert copy.deepcopy(back).record == result.record
 
 
-def test_the_map_stays_under_another_level_and_estimator(fine):
-    result = fine.with_calibrator(MAPS["steps"]).at_level(0.8).with_estimator(fg.Aligned("linear"))
-    assert result.mapped_by == MAPS["steps"]
-    assert (result.level, result.estimator) == (0.8, fg.Aligned("linear"))
-    other = result.with_calibrator(MAPS["beta"])
-    assert other.mapped_by == MAPS["beta"]
-    assert other.brier_score.value == fine.with_calibrator(MAPS["beta"]).brier_score.value
-    assert result.with_calibrator(None).mapped_by is None
-    assert "calibrator" not in json.loads(fine.record.to_json())
-
-
 def fitted_on(result, **facts):
     return Calibrator(
         "beta", FORMS["beta"], Fitted(20_000, 6_000, "exact sum", plan=result.plan.digest, **facts)
@@ -358,48 +342,17 @@ def test_a_map_judged_on_what_it_was_fitted_on_is_said_to_be(fine, tmp_path):
     assert str(fine.with_calibrator(MAPS["beta"])).endswith("(a smooth curve of three numbers)")
     assert not fine.in_sample
     assert "mapped by" not in str(fine)
-
-
-def test_of_noisy_counts_a_map_says_about_how_many(fine):
     noisy = Fitted(4_980, 1_000, "epsilon 1", epsilon=1.0)
     told = str(fine.with_calibrator(Calibrator("beta", FORMS["beta"], noisy)))
     assert told.endswith("fitted on about 4,980 examples")
 
 
-def test_exact_counts_are_read_as_they_are_under_a_map(fine):
-    tied = fine.with_calibrator(Calibrator("binning", Steps([0.5], [0.2, 0.7]))).pooled
-    assert not tied.is_shrunk
-    assert tied.likely is tied.counts
-
-
 def test_a_digest_of_counts_survives_saving_and_tells_others_apart(any_result, fine, tmp_path):
     any_result.to_json(tmp_path / "r.json")
-    assert (
-        fg.Evaluation.from_json(tmp_path / "r.json").released.digest == any_result.released.digest
-    )
+    again = fg.Evaluation.from_json(tmp_path / "r.json")
+    assert again.released.digest == any_result.released.digest
     assert any_result.released.digest != fine.released.digest
-    with pytest.raises(fg.CalibratorError, match="64 digits"):
-        Fitted(1, 1, "", source="abc")
-
-
-def test_a_saved_map_that_fits_no_probabilities_is_refused(tmp_path):
-    result = fg.evaluate({"a": ([0, 1], [-3.0, 4.0])}, axis=fg.Axis.uniform(8, -5, 5))
-    plain = json.loads(result.record.to_json())
-    plain["calibrator"] = json.loads(MAPS["beta"].to_bytes())
-    (tmp_path / "r.json").write_text(json.dumps(plain))
-    with pytest.raises(fg.RecordError, match="runs from -5 to 5"):
-        fg.Evaluation.from_json(tmp_path / "r.json")
-    plain["calibrator"]["form"]["a"] = -1.0
-    (tmp_path / "r.json").write_text(json.dumps(plain))
-    with pytest.raises(fg.RecordError, match="negative"):
-        fg.Evaluation.from_json(tmp_path / "r.json")
-
-
-@pytest.mark.parametrize("wrong", ["map.json", 3])
-def test_a_file_name_is_no_map(wrong):
-    result = fg.evaluate({"a": ([0, 1, 0, 1], [0.2, 0.4, 0.7, 0.9])})
-    with pytest.raises(fg.InputError, match=r"fg\.Calibrator\.from_json"):
-        result.with_calibrator(wrong)
+    refused(fg.CalibratorError, "64 digits", Fitted, 1, 1, "", source="abc")
 
 
 FARTHEST = {

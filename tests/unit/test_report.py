@@ -143,14 +143,11 @@ def test_curves_are_drawn_where_the_library_has_them(pair):
     assert roc["area"] == f"AUC {result.roc_auc}"
 
 
-def test_histogram_adds_up_to_one_for_each_class(pair):
+def test_histogram_adds_up_to_one_for_each_class_and_from_a_threshold_up_to_its_rates(pair):
     told = pair[1].part["histogram"]
     for name in ("negatives", "positives"):
         assert sum(told[name]) == pytest.approx(1.0, abs=0.01)
         assert len(told["edges"]) == len(told[name]) + 1 <= 50
-
-
-def test_bars_from_a_threshold_up_are_its_rates(pair):
     result, page = pair
     told = page.part["histogram"]
     at = result.at_threshold(told["edges"][len(told["edges"]) // 2])
@@ -159,7 +156,14 @@ def test_bars_from_a_threshold_up_are_its_rates(pair):
         assert above == pytest.approx([at.fpr.value, at.recall.value], abs=0.01)
 
 
-def test_probabilities_have_calibration_and_decision_curve_and_points_have_not():
+def test_page_says_why_there_are_no_curves_and_what_is_for_probabilities_alone():
+    hidden = exact(privacy=fg.LocalDP(0.01), seed=1)
+    page = Page(report({"r": hidden}))
+    assert page.part["why"] == hidden.withheld
+    assert "There is no verdict: no signal" in page.texts["short"]
+    one = Page(report({"r": fg.evaluate({"a": ([0, 0], [0.1, 0.4])})}))
+    assert "no client has a positive example" in one.part["why"]
+    assert one.part["histogram"]["positives"] is None
     part = Page(report({"r": CASES["exact"]()})).part
     result = CASES["exact"]()
     curve, decision = result.calibration_curve(), result.decision_curve()
@@ -169,17 +173,7 @@ def test_probabilities_have_calibration_and_decision_curve_and_points_have_not()
     assert "calibration" not in Page(report({"r": CASES["values"]()})).part
 
 
-def test_page_says_why_there_are_no_curves():
-    hidden = exact(privacy=fg.LocalDP(0.01), seed=1)
-    page = Page(report({"r": hidden}))
-    assert page.part["why"] == hidden.withheld
-    assert "There is no verdict: no signal" in page.texts["short"]
-    one = Page(report({"r": fg.evaluate({"a": ([0, 0], [0.1, 0.4])})}))
-    assert "no client has a positive example" in one.part["why"]
-    assert one.part["histogram"]["positives"] is None
-
-
-def test_nothing_in_a_name_becomes_part_of_the_page():
+def test_names_stay_text_and_marks_that_turn_it_around_are_shown():
     plain = fg.Examples(*rows(), group=["x", "y"] * 450)
     result = fg.evaluate({"a": plain}, groups=["x", "y"], axis=fg.Axis.uniform(8))
     text = report({HOSTILE: result, "other": result})
@@ -189,6 +183,12 @@ def test_nothing_in_a_name_becomes_part_of_the_page():
     assert page.data["reports"][0]["name"] == HOSTILE
     assert "img" not in {tag for tag, _ in page.elements}
     assert not any(name.startswith("on") for _, attrs in page.elements for name in attrs)
+    name = "safe\u202e.5870 CUA\u2066\u200f"
+    text = report({name: of_skill(1.0), "other": of_skill(1.0)})
+    assert not set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f") & set(text)
+    page = Page(text)
+    assert "safe[U+202E].5870 CUA[U+2066][U+200F]" in page.texts["h1"]
+    assert page.data["reports"][0]["name"].startswith("safe[U+202E]")
 
 
 def test_page_may_run_its_own_script_and_fetch_nothing():
@@ -234,7 +234,7 @@ def test_privacy_is_told_in_the_words_of_the_plan():
     assert result.plan.digest in page.texts["plan"]
 
 
-def test_slices_are_tables_with_gaps_and_differences():
+def test_slices_and_classes_are_tables_with_gaps_differences_and_averages():
     labels, scores = rows()
     other = np.clip(scores + np.random.default_rng(5).normal(0, 0.1, len(scores)), 0, 1)
     group = ["women", "men", "men"] * 300
@@ -250,9 +250,6 @@ def test_slices_are_tables_with_gaps_and_differences():
     assert result.select(model="new").gaps("roc_auc").verdict in told
     assert result.compare("new", "old").verdict in told
     assert show(result.select(model="old", group="men").roc_auc.value) in told
-
-
-def test_classes_have_averages_and_a_confusion_matrix():
     rng = np.random.default_rng(4)
     kinds = rng.choice(3, 900)
     odds = np.exp(rng.normal(size=(900, 3)) + 1.5 * np.eye(3)[kinds])
@@ -266,11 +263,7 @@ def test_classes_have_averages_and_a_confusion_matrix():
     assert str(result.macro("roc_auc")) in page.texts["short"]
 
 
-def test_a_binary_report_is_small():
-    assert len(report({"r": exact()}).encode()) < 150_000  # of 4,096 bins
-
-
-def test_many_slices_are_told_in_brief():
+def test_many_slices_are_told_in_brief_and_a_binary_report_is_small():
     names = [f"ward {number}" for number in range(13)]
     labels, scores = rows()
     group = [names[place % 13] for place in range(900)]
@@ -282,6 +275,7 @@ def test_many_slices_are_told_in_brief():
     assert [each[0] for each in part["thresholds"]["wishes"]["recall"]] == list(FEW_SHARES)
     # 120 of these, and 45 kB of page, are below 5 MB.
     assert len(json.dumps(part, separators=(",", ":"))) < 40_000
+    assert len(report({"r": exact()}).encode()) < 150_000  # of 4,096 bins
 
 
 def test_a_line_is_thinned_to_what_looks_the_same():
@@ -295,17 +289,13 @@ def test_a_line_is_thinned_to_what_looks_the_same():
     where = np.clip(np.einsum("ck,cpk->pk", along, away) / (along**2).sum(axis=0), 0, 1)
     distances = np.hypot(*(away - along[:, None] * where)).min(axis=1)
     assert distances.max() <= TOLERANCE
-
-
-def test_a_line_that_comes_back_to_where_it_began_keeps_its_far_end():
     assert kept(np.array([0.0, 0.5, 0.0]), np.zeros(3)).tolist() == [0, 1, 2]
 
 
 def test_command_writes_a_report_of_several_results(tmp_path):
     for name, seed in (("one", 1), ("two", 2)):
-        fg.evaluate({"a": rows(seed=seed)}, axis=fg.Axis.uniform(16)).to_json(
-            tmp_path / f"{name}.json"
-        )
+        made = fg.evaluate({"a": rows(seed=seed)}, axis=fg.Axis.uniform(16))
+        made.to_json(tmp_path / f"{name}.json")
     out = tmp_path / "r.html"
     done = run("report", tmp_path / "one.json", tmp_path / "two.json", "-o", out)
     assert done.exit_code == 0
@@ -375,9 +365,7 @@ def test_verdict_says_where_a_model_is_not_surely_better_than_chance(skill, told
 
 def test_verdict_is_certain_without_noise_and_says_where_noise_makes_an_interval_wide():
     wide = "Most of what is uncertain is noise"
-    loud, quiet = (
-        of_skill(2.0, privacy=fg.DistributedDP(epsilon), seed=1) for epsilon in (0.5, 8.0)
-    )
+    loud, quiet = (of_skill(2.0, privacy=fg.DistributedDP(e), seed=1) for e in (0.5, 8.0))
     assert loud.roc_auc.parts["noise"] > loud.roc_auc.parts["sampling"]
     assert wide in short(loud)
     assert wide not in short(quiet)
@@ -387,15 +375,6 @@ def test_verdict_is_certain_without_noise_and_says_where_noise_makes_an_interval
     assert wide not in short(of_skill(2.0))
     values = CASES["values"]()
     assert f"would be {show(values.roc_auc.value)} to four decimals, for certain" in short(values)
-
-
-def test_two_models_are_told_with_whether_one_is_better():
-    labels, scores = rows_words(2.0)
-    both = fg.Examples(labels, {"new": scores, "old": np.roll(scores, 1)})
-    result = fg.evaluate({"a": both}, models=["new", "old"], axis=BINS)
-    text = short(result)
-    assert result.compare("new", "old").verdict in text
-    assert f"model new: ROC AUC {result.select(model='new').roc_auc}." in text
 
 
 def test_who_could_have_learnt_what_stands_outside_what_is_folded():
@@ -409,6 +388,12 @@ def test_who_could_have_learnt_what_stands_outside_what_is_folded():
         assert what not in folded
     assert "whoever ran the process could see every row" in told
     assert "up to 1 site may" in told
+    labels, scores = rows_words(2.0)
+    both = fg.Examples(labels, {"new": scores, "old": np.roll(scores, 1)})
+    result = fg.evaluate({"a": both}, models=["new", "old"], axis=BINS)
+    text = short(result)
+    assert result.compare("new", "old").verdict in text
+    assert f"model new: ROC AUC {result.select(model='new').roc_auc}." in text
 
 
 def test_dropouts_are_counted_where_a_signature_says_who_was_invited():
@@ -432,9 +417,6 @@ def test_a_broken_signature_comes_before_all_numbers(tmp_path):
     result = fg.Evaluation.from_json(path)
     assert result.signature.state == "broken"
     assert short(result).startswith('<p class="caution">Do not use these numbers: ')
-
-
-def test_a_broken_signature_is_told_above_several_results():
     one, other = of_skill(1.0), of_skill(2.0)
     broken = Signature("broken", "it was changed after it was signed")
     told = beside({"may": one, "june": other}, {"may": one.signature, "june": broken})
@@ -486,9 +468,8 @@ def test_several_results_stand_next_to_each_other():
 def grouped(**options):
     labels, scores = rows_words(1.5, number=900)
     group = [GROUPS[0 if place % 2 else 1] if place % 60 else "few" for place in range(900)]
-    return fg.evaluate(
-        {"a": fg.Examples(labels, scores, group=group)}, groups=GROUPS, axis=BINS, **options
-    )
+    rows_ = fg.Examples(labels, scores, group=group)
+    return fg.evaluate({"a": rows_}, groups=GROUPS, axis=BINS, **options)
 
 
 def test_figures_of_slices_and_gaps_have_the_numbers_of_the_library():
@@ -508,9 +489,7 @@ def test_figures_of_slices_and_gaps_have_the_numbers_of_the_library():
 
 def test_a_withheld_group_is_named_and_has_no_numbers():
     task = fg.BinaryTask(groups={"group": GROUPS})
-    plan = fg.EvaluationPlan.for_histogram(
-        BINS, fg.Cohort(1, max_colluding=0), task=task, min_cell=20
-    )
+    plan = fg.EvaluationPlan.for_histogram(BINS, fg.Cohort(1, 0), task=task, min_cell=20)
     labels, scores = rows_words(1.5, number=900)
     group = ["few" if place < 15 else GROUPS[place % 2] for place in range(900)]
     result = fg.evaluate({"a": fg.Examples(labels, scores, group=group)}, plan=plan)
@@ -521,20 +500,17 @@ def test_a_withheld_group_is_named_and_has_no_numbers():
     assert told["group few"] == [None, None, None, "withheld"]
 
 
-def test_marks_that_turn_text_around_are_shown_as_what_they_are():
-    name = "safe\u202e.5870 CUA\u2066\u200f"
-    text = report({name: of_skill(1.0), "other": of_skill(1.0)})
-    assert not set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f") & set(text)
-    page = Page(text)
-    assert "safe[U+202E].5870 CUA[U+2066][U+200F]" in page.texts["h1"]
-    assert page.data["reports"][0]["name"].startswith("safe[U+202E]")
-
-
-def test_a_label_of_a_threshold_is_the_edge_itself():
+def test_a_label_of_a_threshold_is_the_edge_itself_and_known_values_have_bars_of_one_width():
     axis = fg.Axis.from_edges([0.0, 0.1234567890123, 0.5078125, 2 / 3, 1.0])
     result = fg.evaluate({"a": rows_words()}, axis=axis)
     labels = thresholds_of(result)["labels"]
     assert [float(each) for each in labels if each[0].isdigit()] == axis.thresholds.tolist()
+    labels = rows_words()[0]
+    result = fg.evaluate({"a": (labels, np.arange(600) % 4)}, axis=fg.Axis.from_values(range(4)))
+    told = part_of(result, brief=True)["histogram"]
+    assert "density" not in told
+    assert told["at"] == [0, 1, 2, 3, 4]
+    assert told["ticks"] == [[0.5, "0"], [1.5, "1"], [2.5, "2"], [3.5, "3"]]
 
 
 @pytest.mark.parametrize(
@@ -554,17 +530,6 @@ def test_bars_are_drawn_to_the_scale_of_the_axis(axis, equal, ticks):
         place = {text: at for at, text in told["ticks"]}
         assert place["0.5"] == pytest.approx(len(told["positives"]) / 2)
         assert told["at"] == list(range(len(told["edges"])))
-
-
-def test_every_known_value_has_a_bar_as_wide_as_the_others():
-    labels = rows_words()[0]
-    result = fg.evaluate(
-        {"a": (labels, np.arange(len(labels)) % 4)}, axis=fg.Axis.from_values(range(4))
-    )
-    told = part_of(result, brief=True)["histogram"]
-    assert "density" not in told
-    assert told["at"] == [0, 1, 2, 3, 4]
-    assert told["ticks"] == [[0.5, "0"], [1.5, "1"], [2.5, "2"], [3.5, "3"]]
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,12 @@ NAN, INF = math.nan, math.inf
 PLAN = noisy_plan(bins=4)
 LOW, HIGH = 0.1, 0.9
 NEGATIVE_LOW, NEGATIVE_HIGH, POSITIVE_LOW, POSITIVE_HIGH = 0, 3, 4, 7
+NOT_UTF8 = pa.array([b"a", b"\xfc", b"\xf6", b"\xfc"]).cast(pa.string(), safe=False)
+MANY = 70_000  # rows in several blocks
+CLEAN = "0,0.1,a\n1,0.9,b\n"
+# Functions that are called for the odd cell itself: nothing is done anew with the others.
+FEW = 10
+MAPPED = PLAN.with_calibrator(calibrator(FORMS["beta"]))
 
 
 def count(labels, scores, plan=PLAN):
@@ -189,15 +195,12 @@ def test_score_sums_take_the_end_of_the_bin():
     assert oddities == Oddities(rows=6, not_finite=3, clipped=2)
 
 
-def test_which_label_came_first_does_not_matter_to_counts():
+def test_what_came_first_and_a_label_that_nobody_has_do_not_matter():
     for labels in (["a", "b", "yes"], ["b", "yes", "a"], [7, "a", "yes"], ["yes", [3], "b"]):
         reader = LenientLabelReader("yes")
         read = reader(np.fromiter(labels, dtype=object, count=3))
         assert read.tolist() == [int(label == "yes") for label in labels]
         assert reader.unusable == 1
-
-
-def test_a_positive_label_that_nobody_has_silences_nobody():
     plan = noisy_plan(bins=4, task=fg.BinaryTask(7))
     for labels in ([0] * 300, [*[0] * 299, 1]):
         histogram, _ = count(labels, [LOW] * 300, plan)
@@ -206,13 +209,8 @@ def test_a_positive_label_that_nobody_has_silences_nobody():
 
 def by_subject(ids, most=1):
     plan = noisy_plan(bins=4, privacy=fg.DistributedDP(1.0, unit="subject", max_per_unit=most))
-    chunks = [
-        fg.Examples.leniently([0] * len(part), [LOW] * len(part), subject=part) for part in ids
-    ]
+    chunks = [fg.Examples.leniently([0] * len(p), [LOW] * len(p), subject=p) for p in ids]
     return count_leniently(plan, lambda: lambda: chunks)
-
-
-NOT_UTF8 = pa.array([b"a", b"\xfc", b"\xf6", b"\xfc"]).cast(pa.string(), safe=False)
 
 
 @pytest.mark.parametrize(
@@ -302,18 +300,15 @@ def test_a_score_function_that_exits_counts_as_no_rows(error):
         count_leniently(PLAN, raises(KeyboardInterrupt()))
 
 
-def test_counts_above_the_largest_are_told():
-    plan = noisy_plan(tree=(2, 2), bins=None, largest=5)
-    histogram, oddities = count([0] * 10, [LOW] * 6 + [0.3] * 4, plan)
-    assert oddities.over_largest == 2  # the bin, and the two bins together
-    assert to_numbers(plan, histogram).max() == 5
-
-
-def test_every_oddity_has_its_words():
+def test_every_oddity_has_its_words_and_large_counts_are_told():
     odd = Oddities(9, *range(1, 8), failure="no file.")
     assert len(odd.in_words) == 8
     for number in range(1, 8):
         assert sum(sentence.startswith(f"{number} ") for sentence in odd.in_words) == 1
+    plan = noisy_plan(tree=(2, 2), bins=None, largest=5)
+    histogram, oddities = count([0] * 10, [LOW] * 6 + [0.3] * 4, plan)
+    assert oddities.over_largest == 2  # the bin, and the two bins together
+    assert to_numbers(plan, histogram).max() == 5
 
 
 def test_one_process_still_refuses_broken_rows():
@@ -396,10 +391,6 @@ def test_an_exact_count_is_the_count_and_says_what_was_clipped():
         count_exactly(exact_plan(bins=4, largest=1), [fg.Examples([1, 1], [0.1, 0.1])])
 
 
-MANY = 70_000  # rows in several blocks
-CLEAN = "0,0.1,a\n1,0.9,b\n"
-
-
 def csv(folder, rows, *, header="y,p,who\n", name="s.csv"):
     path = folder / name
     content = header.encode() + (rows if isinstance(rows, bytes) else rows.encode())
@@ -467,14 +458,6 @@ def test_lines_that_end_as_on_old_systems(tmp_path, row):
     assert oddities == Oddities(rows=expected.sum(), **odd)
 
 
-def test_rows_of_a_text_file_without_an_id(tmp_path):
-    plan = noisy_plan(bins=4, privacy=fg.DistributedDP(1.0, unit="subject"))
-    rows = b"0,0.1,\n1,0.9,7\n1,0.9,7.0\n0,0.1,\xfc\n0,0.1,\xf6\n0,0.1,\n"
-    histogram, oddities = count_files(csv(tmp_path, rows), plan)
-    assert histogram.sum() == 4
-    assert oddities == Oddities(rows=4, no_subject=2)
-
-
 @pytest.mark.parametrize(
     ("label", "score", "odd"),
     [
@@ -533,11 +516,20 @@ def refusal(file):
     return str(caught.value)
 
 
-def test_a_score_column_without_a_number_is_refused_and_some_numbers_are_enough(tmp_path):
+def test_columns_without_numbers_are_refused(tmp_path):
     told = refusal(csv(tmp_path, "0,Ann,a\n1,Bob,b\n"))
     assert "s.csv: column 'p' holds values that are not numbers. Check which column" in told
     csv(tmp_path, "0,Ann,a\n1,0.5,b\n").check()
     csv(tmp_path, "0,,a\n1,,b\n").check()  # nothing but missing scores may be all there is
+    for scores in (pa.array([], pa.list_(pa.float64())), pa.array([], pa.timestamp("s"))):
+        empty = parquet(tmp_path, y=pa.array([], pa.int64()), p=scores)
+        assert "not numbers" in refusal(empty)
+    parquet(tmp_path, y=pa.array([], pa.int64()), p=pa.array([], pa.string())).check()
+    nested = pa.array([[0], [1]])
+    assert "column 'y' holds lists" in refusal(parquet(tmp_path, y=nested, p=[0.1, 0.2]))
+    pq.write_table(pa.table({"y": [0, 1], "p": [0.1, 0.2], "w": nested}), tmp_path / "s.parquet")
+    file = fg.ScoreFile(tmp_path / "s.parquet", label="y", score="p", subject="w")
+    assert "column 'w' holds lists" in refusal(file)
 
 
 @pytest.mark.parametrize(
@@ -552,23 +544,16 @@ def test_parquet_scores_of_a_wrong_type_are_refused(tmp_path, scores):
     parquet(tmp_path, y=[0, 1], p=[np.nan, np.nan]).check()
 
 
-def test_parquet_types_are_checked_without_rows(tmp_path):
-    for scores in (pa.array([], pa.list_(pa.float64())), pa.array([], pa.timestamp("s"))):
-        empty = parquet(tmp_path, y=pa.array([], pa.int64()), p=scores)
-        assert "not numbers" in refusal(empty)
-    parquet(tmp_path, y=pa.array([], pa.int64()), p=pa.array([], pa.string())).check()
-    nested = pa.array([[0], [1]])
-    assert "column 'y' holds lists" in refusal(parquet(tmp_path, y=nested, p=[0.1, 0.2]))
-    pq.write_table(pa.table({"y": [0, 1], "p": [0.1, 0.2], "w": nested}), tmp_path / "s.parquet")
-    file = fg.ScoreFile(tmp_path / "s.parquet", label="y", score="p", subject="w")
-    assert "column 'w' holds lists" in refusal(file)
-
-
-def test_only_the_first_rows_are_read(tmp_path):
+def test_a_text_file_is_read_by_its_first_rows_whatever_lacks_an_id(tmp_path):
     never_closed = '1,"' + "x" * (4 << 20)
     file = csv(tmp_path, CLEAN * 5 * MANY + never_closed)
     file.check()
     assert count_files(file)[1].failure  # so a whole reading would have met it
+    plan = noisy_plan(bins=4, privacy=fg.DistributedDP(1.0, unit="subject"))
+    rows = b"0,0.1,\n1,0.9,7\n1,0.9,7.0\n0,0.1,\xfc\n0,0.1,\xf6\n0,0.1,\n"
+    histogram, oddities = count_files(csv(tmp_path, rows), plan)
+    assert histogram.sum() == 4
+    assert oddities == Oddities(rows=4, no_subject=2)
 
 
 # Time: work that depends on one cell would tell of it
@@ -593,8 +578,6 @@ def work(file, plan=PLAN):
     return calls
 
 
-# Functions that are called for the odd cell itself: nothing is done anew with the others.
-FEW = 10
 ODD = {
     "text": "1,unknown,a",
     "no score": "1,,a",
@@ -611,7 +594,6 @@ ODD = {
     "short": "1,0.5",
     "long": "1,0.5,a,a",
 }
-MAPPED = PLAN.with_calibrator(calibrator(FORMS["beta"]))
 
 
 def many_rows(odd=None):

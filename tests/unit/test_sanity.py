@@ -6,6 +6,7 @@ from functools import reduce
 import numpy as np
 import pytest
 from plans import exact_plan, noisy_plan, plan_for, report_plan
+from refusals import refused
 
 import fedgauge as fg
 from fedgauge.engines.contribution import release, to_numbers
@@ -26,6 +27,12 @@ NOISES = {
     "skellam": fg.DistributedDP(1.0, 1e-6, noise="skellam"),
     "discrete-gaussian": fg.DistributedDP(1.0, 1e-6, noise="discrete-gaussian"),
 }
+BY = {"sex": ["women"], "age": ["old"]}
+REPORTS = 10_000
+PAIR = {"models": ("new", "old"), "pairs": [("new", "old")]}
+ROWS = 6000
+MODELS = {"exact": None, "ddp": fg.DistributedDP(1.0), "ldp": fg.LocalDP(5.0)}
+every_model = pytest.mark.parametrize("privacy", MODELS.values(), ids=MODELS)
 
 
 def exact(counts, sums=None):
@@ -41,7 +48,6 @@ def rows(*changes):
     return counts
 
 
-BY = {"sex": ["women"], "age": ["old"]}
 SLICED = {
     "models": (fg.BinaryTask(models=("new", "old")), [(0, 2)]),
     "classes": (fg.MulticlassTask(labels=["a", "b"]), [(0, 2)]),
@@ -62,8 +68,7 @@ def test_scores_of_the_same_rows_are_of_as_many_of_each_group_and_class(kind):
     for channel in range(plan.task.rows_sent):
         counts = fits.copy()
         counts[channel, 1] += 1
-        with pytest.raises(fg.ProtocolError, match="scores of the same rows"):
-            release(plan, counts.ravel(), CLIENTS)
+        refused(fg.ProtocolError, "scores of the same rows", release, plan, counts.ravel(), CLIENTS)
     for channels in together:
         counts = fits.copy()
         for place, channel in enumerate(channels):
@@ -76,8 +81,7 @@ def test_models_agree_on_each_class_of_each_group():
     plan = exact_plan(bins=4, task=fg.BinaryTask(groups={"sex": ["women"]}, models=("new", "old")))
     counts = np.full((plan.task.rows_sent, 4), 50)
     counts[:4, 0] += [2, -2, -2, 2]  # by the new model, of four channels each
-    with pytest.raises(fg.ProtocolError, match="scores of the same rows"):
-        release(plan, counts.ravel(), CLIENTS)
+    refused(fg.ProtocolError, "scores of the same rows", release, plan, counts.ravel(), CLIENTS)
     counts[4:, 1] += [2, -2, -2, 2]
     release(plan, counts.ravel(), CLIENTS)
 
@@ -94,25 +98,19 @@ def test_numbers_of_an_exact_sum_lie_between_zero_and_the_largest_of_all(place):
         (rows(), rows((place, -1)), "a score sum is negative"),
         (rows(), rows((place, 50 * 256 + 1)), "a score sum is above"),
     ):
-        with pytest.raises(fg.ProtocolError, match=told):
-            exact(counts, sums)
+        refused(fg.ProtocolError, told, exact, counts, sums)
 
 
-def test_the_largest_sums_of_many_clients_do_not_overflow():
+def test_merging_and_large_sums_hide_nothing():
     plan = exact_plan(bins=1, score_sums=True)
     counts, sums = np.array([[0], [2**62]]), np.array([[0], [2**63 - 1]])
     check_exact(plan, counts, sums, clients=2**24)
     with pytest.raises(fg.ProtocolError, match="score sum is above"):
         check_exact(plan, np.array([[0], [2**55 - 1]]), sums, clients=2**24)
-
-
-def test_merging_small_cells_hides_no_negative_count():
     plan = exact_plan(bins=4, min_cell=10)
     for counts in (np.array([[50, 50, 50, 50], [5, -1, 50, 50]]), -rows()):
-        with pytest.raises(fg.ProtocolError, match="negative"):
-            release(plan, counts.ravel(), CLIENTS)
-    with pytest.raises(fg.ProtocolError, match="negative"):
-        exact(-rows())
+        refused(fg.ProtocolError, "negative", release, plan, counts.ravel(), CLIENTS)
+    refused(fg.ProtocolError, "negative", exact, -rows())
 
 
 def noisy(counts, plan, *, sums=None, clients=CLIENTS):
@@ -144,6 +142,13 @@ def test_inner_nodes_show_what_each_leaf_hides():
     counts[1, :16] = -12.0
     assert impossible_caution(flat, noisy(counts, flat)) is None
     assert impossible_caution(tree, noisy(counts, tree)) is not None
+    plan = report_plan(fg.LocalDP(2.0), (4, 16))
+    counts = np.full((2, 64), REPORTS / 128)
+    counts[1, :16], counts[0, :16] = -140, REPORTS / 64 + 140
+    told = Released(plan.axis, counts, 1, reports=REPORTS)
+    assert impossible_caution(plan, told) is not None
+    spread = counts[:, np.random.default_rng(0).permutation(64)]
+    assert impossible_caution(plan, Released(plan.axis, spread, 1, reports=REPORTS)) is None
 
 
 @pytest.mark.parametrize("tree", [(8,), (4, 2)], ids=["flat", "tree"])
@@ -199,9 +204,6 @@ def test_score_sums_are_held_against_counts_that_are_noisy_too():
         assert (impossible_caution(plan, released) is not None) == told
 
 
-REPORTS = 10_000
-
-
 def reported(plan, place, number):
     """A node without rows that comes out as this number; the others share the rest."""
     counts = np.full(2 * plan.axis.bins, (REPORTS - number) / (2 * plan.axis.bins - 1))
@@ -220,23 +222,10 @@ def test_counts_of_reports_below_what_their_randomness_does(place):
     assert "not made of rows" in impossible_caution(plan, reported(plan, place, -1.02 * reach))
 
 
-def test_inner_nodes_of_reports_show_what_each_leaf_hides():
-    plan = report_plan(fg.LocalDP(2.0), (4, 16))
-    counts = np.full((2, 64), REPORTS / 128)
-    counts[1, :16], counts[0, :16] = -140, REPORTS / 64 + 140
-    told = Released(plan.axis, counts, 1, reports=REPORTS)
-    assert impossible_caution(plan, told) is not None
-    spread = counts[:, np.random.default_rng(0).permutation(64)]
-    assert impossible_caution(plan, Released(plan.axis, spread, 1, reports=REPORTS)) is None
-
-
-def test_reports_without_any_count_are_no_rows():
+def test_reports_without_any_count_and_rounding_of_huge_ones():
     plan = report_plan(fg.LocalDP(1.0), (4,))
     released = Released(plan.axis, -np.full((2, 4), 1e6), 1, reports=100)
     assert impossible_caution(plan, released) is not None
-
-
-def test_rounding_of_huge_counts_is_no_alarm_and_exact_sums_have_none():
     plan = noisy_plan(1.0, bins=4)
     counts = bins_with(plan, 0, 2.0**42)
     counts[1, 1] = -noise_reach(CLIENTS * plan.noise_laws(1)[0].variance, 2.5, 1e-6 / 16) - 1e-3
@@ -276,21 +265,16 @@ def test_the_bound_grows_with_the_deviation_however_large(parts):
     assert large / small == pytest.approx(1e10, rel=1e-6)
 
 
-def test_parts_of_shares():
+def test_parts_of_shares_and_the_stated_chance_of_a_false_alarm():
     assert share_law(NOISES["polya"], 1.0, parties=4, shares=6).parts == 1.5
     for name in ("skellam", "discrete-gaussian"):
         assert share_law(NOISES[name], 9.0, parties=4, shares=6).parts == math.inf
-
-
-def test_the_chance_of_a_false_alarm_is_stated():
     assert sanity.FALSE_ALARM == 1e-6
     plan = noisy_plan(1.0, bins=4)
-    assert "once in 1,000,000 results" in impossible_caution(
-        plan, noisy(bins_with(plan, 0, -1e6), plan)
-    )
+    told = impossible_caution(plan, noisy(bins_with(plan, 0, -1e6), plan))
+    assert "once in 1,000,000 results" in told
 
 
-PAIR = {"models": ("new", "old"), "pairs": [("new", "old")]}
 TABLED = {
     "joint": fg.BinaryTask(**PAIR),
     "joint by group": fg.BinaryTask(**PAIR, groups=BY),
@@ -306,10 +290,7 @@ def tabled(plan, rows=400):
     """The numbers of rows of both classes and all groups."""
     rng, task = np.random.default_rng(3), plan.task
     kinds, scores = rng.integers(0, 2, rows), rng.random((rows, 2))
-    group = {
-        name: np.where(rng.random(rows) < 0.5, values[0], "x")
-        for name, values in task.groups.items()
-    }
+    group = {by: np.where(rng.random(rows) < 0.5, v[0], "x") for by, v in task.groups.items()}
     labels = np.array(task.layout.classes or (0, 1), dtype=object)[kinds]
     given = dict(zip(task.models, scores.T, strict=True)) if task.models else scores
     histogram = plan.histogram()
@@ -344,14 +325,12 @@ def test_tables_are_of_the_rows_of_the_counts(kind):
         wrong = total.copy()
         wrong[max(out_of, key=lambda cell: total[cell])] -= table.weight
         wrong[into[0]] += table.weight
-        with pytest.raises(fg.ProtocolError, match="a table is of other rows"):
-            release(plan, wrong, CLIENTS)
+        refused(fg.ProtocolError, "a table is of other rows", release, plan, wrong, CLIENTS)
         seen += 1
     assert seen >= 2
     wrapped = total.copy()
     wrapped[-4:] += 2**62  # which add up to nothing in 64 bits
-    with pytest.raises(fg.ProtocolError, match="a cell of a table is above"):
-        release(plan, wrapped, CLIENTS)
+    refused(fg.ProtocolError, "a cell of a table is above", release, plan, wrapped, CLIENTS)
 
 
 @pytest.mark.parametrize("kind", TABLED)
@@ -370,9 +349,6 @@ def test_tables_of_other_rows_beyond_what_noise_does(kind):
         wrong[-half:] += wrong[-2 * half : -half]
         wrong[-2 * half : -half] = 0
         assert impossible_caution(plan, release(plan, wrong, CLIENTS)) is not None
-
-
-ROWS = 6000
 
 
 def rows_crowded(scale=1.0, *, rate=0.4, count=ROWS, apart=2.0, middle=-2.0, seed=0):
@@ -413,9 +389,7 @@ AXES = {
     "edges": fg.Axis.from_edges([0, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 1], outside="clip"),
     "values": fg.Axis.from_values(np.arange(21) / 20, outside="clip"),
 }
-MODELS = {"exact": None, "ddp": fg.DistributedDP(1.0), "ldp": fg.LocalDP(5.0)}
 every_axis = pytest.mark.parametrize("axis", AXES.values(), ids=AXES)
-every_model = pytest.mark.parametrize("privacy", MODELS.values(), ids=MODELS)
 
 
 @every_axis
@@ -432,16 +406,13 @@ def test_probabilities_have_none(axis, privacy):
     assert caution(rows_crowded(), axis, privacy) is None
 
 
-@pytest.mark.parametrize(
-    ("data", "told"),
-    [
+def test_the_end_and_what_is_clipped_into_it_are_named():
+    for data, told in (
         (CLIPPED["percent"], "the last bin of the axis, which also holds all scores above"),
         (CLIPPED["logits"], "the first bin of the axis, which also holds all scores below"),
         (decisions(*rows_crowded()), "decisions of 0 and 1, are right"),  # which look the same
-    ],
-)
-def test_the_end_and_what_is_clipped_into_it_are_named(data, told):
-    assert told in caution(data, AXES["uniform"])
+    ):
+        assert told in caution(data, AXES["uniform"])
 
 
 def clip(*ends):
@@ -470,19 +441,11 @@ def test_what_is_no_crowd(data, axis):
     assert caution(data, axis) is None
 
 
-def test_a_confident_model_has_scores_in_the_end_bins():
-    _, scores = rows_crowded(apart=14.0, middle=-7.0)
-    assert np.mean((scores < 1 / 64) | (scores > 63 / 64)) > 0.9
-
-
-def test_few_examples_may_lie_there_by_chance():
+def test_what_few_examples_and_a_confident_model_show():
     """Two in three of both classes at the end are no evidence; ten of ten are."""
     few = ([0, 0, 0, 1, 1, 1], [0.2, 5, 5, 0.5, 5, 5])
     assert caution(few, AXES["uniform"]) is None
     assert caution(([0, 1] * 10, [5.0] * 20), AXES["uniform"]) is not None
-
-
-def test_a_class_without_examples_is_no_evidence():
     axis = AXES["uniform"]
     assert caution((np.ones(500, int), np.full(500, 7.0)), axis) is None
     plan = plan_for(fg.DistributedDP(1.0), bins=64)
@@ -490,6 +453,8 @@ def test_a_class_without_examples_is_no_evidence():
     counts[0, -1], counts[1] = 1000, -1.0  # noise alone
     released = Released(plan.axis, counts, 5)
     assert sanity.crowded_caution(plan, released, pooled(plan, released)) is None
+    _, scores = rows_crowded(apart=14.0, middle=-7.0)
+    assert np.mean((scores < 1 / 64) | (scores > 63 / 64)) > 0.9
 
 
 def pooled(plan, released):
@@ -542,16 +507,13 @@ def test_the_line_in_numbers(noise):
         assert (sanity.crowded_caution(plan, released, pooled(plan, released)) is not None) == told
 
 
-def test_both_classes_must_be_there():
+def test_both_classes_must_be_there_in_a_bin_not_wide_by_merging():
     plan = PLANS["exact"]
     for row in range(2):
         counts = np.array(at_the_end(plan, 0.9).counts)
         counts[row] = at_the_end(plan, 0.05).counts[row]
         released = Released(plan.axis, counts, 5)
         assert sanity.crowded_caution(plan, released, pooled(plan, released)) is None
-
-
-def test_a_bin_that_small_cells_were_merged_into_counts_by_its_width():
     axis = fg.Axis.uniform(64, outside="clip")
     plan = EvaluationPlan.for_histogram(axis, fg.Cohort(3, 1), min_cell=10)
     wide = fg.Axis.from_edges([0.0, 0.25, 0.5, 1.0], outside="clip")
@@ -560,14 +522,11 @@ def test_a_bin_that_small_cells_were_merged_into_counts_by_its_width():
     assert sanity.crowded_caution(plan, released, pooled(plan, released)) is None
 
 
-def test_it_is_the_last_line_of_the_verdict_and_survives_a_file(tmp_path):
+def test_a_caution_is_in_the_verdict_and_survives_a_file(tmp_path):
     result = fg.evaluate(at_three(rows_crowded(100.0)), privacy=fg.DistributedDP(1.0), seed=1)
     assert str(result).splitlines()[-1] == f"caution            {result.caution}"
     result.to_json(tmp_path / "r.json")
     assert fg.Evaluation.from_json(tmp_path / "r.json").caution == result.caution
-
-
-def test_both_cautions_stand_beside_each_other():
     plan = PLANS["flat"]
     released = at_the_end(plan, 0.9)
     released.counts[1, 40] = -1e5

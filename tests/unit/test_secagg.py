@@ -13,6 +13,7 @@ from consortium import Consortium
 from hypothesis import given
 from hypothesis import strategies as st
 from plans import noisy_plan
+from refusals import refused
 from scene import KEYS, Scene, changed
 from sites import open_policy
 
@@ -21,7 +22,7 @@ from fedgauge.engines.participant import Participant, SiteDuties
 from fedgauge.errors import CohortTooSmall, PlanError, PlanRefused, ProtocolError
 from fedgauge.keys import SigningKey
 from fedgauge.plan import EvaluationPlan
-from fedgauge.privacy import Cohort, DistributedDP
+from fedgauge.privacy import Cohort
 from fedgauge.protocol import (
     COORDINATOR,
     EVERYONE,
@@ -52,6 +53,16 @@ from fedgauge.site.ledger_entries import SumRoster
 
 KEY = SigningKey.from_bytes(b"k" * 32)
 OTHER = SigningKey.from_bytes(b"o" * 32)
+PLAN = EvaluationPlan.for_histogram(Axis.uniform(4), Cohort(3, 1))
+MEMBERS = sorted(SigningKey.from_bytes(bytes([i] * 32)).public for i in range(5))
+GRAPH = choose_graph(5, PLAN.cohort)
+INVITATION = Invitation.made(PLAN, MEMBERS, KEY, b"r" * 32, GRAPH)
+ENVELOPE = Envelope.from_bytes(INVITATION.data)
+TERMS = Terms.from_bytes(ENVELOPE.body)
+pytestmark = pytest.mark.usefixtures("both_kinds")
+every_stage = pytest.mark.parametrize("stage", Stage)
+PLACE = {"session": b"s" * 32, "stage": 3, "sender": 2}
+SEALED = Envelope.sealed(KEY, **PLACE, recipient=COORDINATOR, body=b"body")
 
 
 @given(data=st.data())
@@ -75,15 +86,13 @@ def test_the_first_member_is_the_first_bit():
 def test_a_bitmap_has_one_length_and_names_nobody_beyond_the_members(count):
     right = to_bitmap([], count)
     for length in {0, len(right) - 1, len(right) + 1, len(right) + 8}:
-        with pytest.raises(ProtocolError, match="wrong length"):
-            from_bitmap(bytes(length), count)
+        refused(ProtocolError, "wrong length", from_bitmap, bytes(length), count)
     for beyond in range(count, 8 * len(right)):
         wrong = np.arange(8 * len(right)) == beyond
-        with pytest.raises(ProtocolError, match="do not exist"):
-            from_bitmap(np.packbits(wrong).tobytes(), count)
+        refused(ProtocolError, "do not exist", from_bitmap, np.packbits(wrong).tobytes(), count)
 
 
-def test_an_agreement_depends_on_everything_that_was_told():
+def test_sets_and_agreements_before_and_after_masking_differ():
     told = {}
     for session, *sets in itertools.product([b"s" * 32, b"t" * 32], *[[b"\x80", b"\xc0"]] * 4):
         told[agreement(session, *sets).told] = (session, *sets)
@@ -92,9 +101,6 @@ def test_an_agreement_depends_on_everything_that_was_told():
     # Sets of several lengths are not run together.
     parts = (b"ab", b"c", b"d", b"e"), (b"a", b"bc", b"d", b"e")
     assert len({agreement(b"s" * 32, *each).told for each in parts}) == 2
-
-
-def test_what_was_told_before_masking_is_no_agreement():
     parts = (b"s" * 32, b"\x80", b"\xc0")
     others = [(b"t" * 32, *parts[1:]), (parts[0], b"\x81", parts[2]), (*parts[:2], b"\xc1")]
     told = {sharing(*p).told for p in (parts, *others)}
@@ -113,16 +119,7 @@ def advertised(**fields):
 @pytest.mark.parametrize("length", [1, 31, 33, 64])
 def test_an_advertised_setting_is_a_digest_or_nothing(length):
     advertised(setting=b"d" * 32).check()
-    with pytest.raises(ProtocolError, match="setting"):
-        advertised(setting=bytes(length)).check()
-
-
-PLAN = EvaluationPlan.for_histogram(Axis.uniform(4), Cohort(3, 1))
-MEMBERS = sorted(SigningKey.from_bytes(bytes([i] * 32)).public for i in range(5))
-GRAPH = choose_graph(5, PLAN.cohort)
-INVITATION = Invitation.made(PLAN, MEMBERS, KEY, b"r" * 32, GRAPH)
-ENVELOPE = Envelope.from_bytes(INVITATION.data)
-TERMS = Terms.from_bytes(ENVELOPE.body)
+    refused(ProtocolError, "setting", advertised(setting=bytes(length)).check)
 
 
 def proposed(terms, key=KEY, **place):
@@ -158,9 +155,7 @@ def test_an_invitation_says_what_it_invites_to():
 
 def test_who_must_vote():
     """Everybody, on an exact sum in which all know each other; else as many as open secrets."""
-    noisy = EvaluationPlan.for_histogram(
-        Axis.uniform(4, outside="clip"), Cohort(3, 1), privacy=DistributedDP(1.0)
-    )
+    noisy = noisy_plan(bins=4)
     exact, other = (Invitation.made(p, MEMBERS, KEY, b"r" * 32, GRAPH) for p in (PLAN, noisy))
     assert exact.is_unanimous
     assert [exact.votes_needed(survivors) for survivors in (4, 5)] == [4, 5]
@@ -175,29 +170,18 @@ def test_who_must_vote():
         assert sparse.votes_needed(180) == (180 if count == 200 else graph.threshold)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
+def test_an_invitation_that_is_not_signed_in_its_place_is_refused():
+    for data in (
         changed(ENVELOPE, signature=bytes(64)).to_bytes(),
-        changed(ENVELOPE, session=b"s" * 32).to_bytes(),
-        changed(ENVELOPE, stage=2).to_bytes(),
-        changed(ENVELOPE, sender=0).to_bytes(),
-        changed(ENVELOPE, recipient=0).to_bytes(),
-        proposed(TERMS, OTHER),
-        proposed(TERMS, session=b"s" * 32),
-        proposed(TERMS, stage=Stage.SHARE),
-        proposed(TERMS, sender=0),
-        proposed(TERMS, recipient=COORDINATOR),
-        proposed(b"no terms"),
-        proposed(TERMS.to_bytes() + b"\0"),
-        TERMS.to_bytes(),
-        b"",
-    ],
-    ids=range(14),
-)
-def test_an_invitation_that_is_not_signed_in_its_place_is_refused(data):
-    with pytest.raises(ProtocolError):
-        Invitation(data)
+        *[changed(ENVELOPE, session=b"s" * 32).to_bytes(), changed(ENVELOPE, stage=2).to_bytes()],
+        *[changed(ENVELOPE, sender=0).to_bytes(), changed(ENVELOPE, recipient=0).to_bytes()],
+        *[proposed(TERMS, OTHER), proposed(TERMS, session=b"s" * 32)],
+        *[proposed(TERMS, stage=Stage.SHARE), proposed(TERMS, sender=0)],
+        *[proposed(TERMS, recipient=COORDINATOR), proposed(b"no terms")],
+        *[proposed(TERMS.to_bytes() + b"\0"), TERMS.to_bytes(), b""],
+    ):
+        with pytest.raises(ProtocolError):
+            Invitation(data)
 
 
 @pytest.mark.parametrize(
@@ -205,13 +189,9 @@ def test_an_invitation_that_is_not_signed_in_its_place_is_refused(data):
     [
         {"plan": TERMS.plan + b" "},
         {"plan": TERMS.plan.replace(b'"min_survivors":3', b'"min_survivors":2')},
-        {"run": b"R" * 32},
-        {"members": MEMBERS[:-1]},
-        {"members": [*MEMBERS[:-1], b"\xff" * 32]},
-        {"coordinator": OTHER.public},
-        {"degree": 3},
-        {"threshold": 5},
-        {"model": b"m" * 32},
+        *[{"run": b"R" * 32}, {"members": MEMBERS[:-1]}],
+        *[{"members": [*MEMBERS[:-1], b"\xff" * 32]}, {"coordinator": OTHER.public}, {"degree": 3}],
+        *[{"threshold": 5}, {"model": b"m" * 32}],
     ],
     ids=lambda fields: next(iter(fields)),
 )
@@ -222,13 +202,11 @@ def test_terms_that_are_altered_on_the_way_are_refused(fields):
         Invitation(changed(ENVELOPE, body=altered.to_bytes()).to_bytes())
     # Also with the session that the altered terms would have.
     resealed = changed(ENVELOPE, body=altered.to_bytes(), session=session_id(altered.to_bytes()))
-    with pytest.raises(ProtocolError, match="not signed"):
-        Invitation(resealed.to_bytes())
+    refused(ProtocolError, "not signed", Invitation, resealed.to_bytes())
 
 
-@pytest.mark.parametrize(
-    ("fields", "match"),
-    [
+def test_terms_of_a_wrong_form_are_refused_though_signed():
+    for fields, match in (
         ({"members": MEMBERS[::-1]}, "sorted and distinct"),
         ({"members": [MEMBERS[0], *MEMBERS]}, "sorted and distinct"),
         ({"members": [*MEMBERS[:4], MEMBERS[3]]}, "sorted and distinct"),
@@ -242,50 +220,20 @@ def test_terms_that_are_altered_on_the_way_are_refused(fields):
         ({"model": b"m"}, "wrong length"),
         ({"model": b"m" * 31}, "wrong length"),
         ({"model": b"m" * 33}, "wrong length"),
-    ],
-)
-def test_terms_of_a_wrong_form_are_refused_though_signed(fields, match):
-    with pytest.raises(ProtocolError, match=match):
-        Invitation(proposed(changed(TERMS, **fields)))
+    ):
+        refused(ProtocolError, match, Invitation, proposed(changed(TERMS, **fields)))
 
 
 def plan_of(terms):
     return Invitation(proposed(terms)).plan
 
 
-def test_a_graph_is_judged_by_the_plan():
+def test_a_graph_is_judged_by_the_plan_once_it_is_asked_for(monkeypatch):
     assert plan_of(changed(TERMS, threshold=5)) == PLAN  # protects as well
     plan = TERMS.plan.replace(b'"max_colluding":1', b'"max_colluding":3')
-    with pytest.raises(ProtocolError, match="threshold too low"):
-        plan_of(changed(TERMS, plan=plan))
+    refused(ProtocolError, "threshold too low", plan_of, changed(TERMS, plan=plan))
 
-
-@pytest.mark.parametrize(
-    "plan",
-    [
-        b"",
-        b"{}",
-        TERMS.plan + b" ",
-        TERMS.plan[:-1],
-        TERMS.plan.replace(b":", b": ", 1),
-        TERMS.plan.replace(b'"min_survivors":3', b'"min_survivors":0'),
-        TERMS.plan.replace(b'"min_survivors":3', b'"min_survivors":6'),
-        TERMS.plan.replace(b'"max_colluding":1', b'"max_colluding":5'),
-        TERMS.plan.replace(b'"max_colluding":1', b'"max_colluding":1,"more":1'),
-        TERMS.plan.replace(b'"max_colluding":1', b'"max_colluding":1180591620717411303424'),
-        b"\xff" + TERMS.plan,
-    ],
-    ids=range(11),
-)
-def test_a_plan_that_cannot_be_or_does_not_fit_is_refused(plan):
-    assert plan != TERMS.plan
-    with pytest.raises(PlanError):
-        plan_of(changed(TERMS, plan=plan))
-
-
-def test_a_plan_is_not_read_before_it_is_asked_for(monkeypatch):
-    """A site judges first who the coordinator is: reading a plan can be made costly."""
-
+    # A site judges first who the coordinator is: reading a plan can be made costly.
     def refuse(*_, **__):
         raise AssertionError("it was read")
 
@@ -295,8 +243,19 @@ def test_a_plan_is_not_read_before_it_is_asked_for(monkeypatch):
         _ = invitation.plan
 
 
-pytestmark = pytest.mark.usefixtures("both_kinds")
-every_stage = pytest.mark.parametrize("stage", Stage)
+def test_a_plan_that_cannot_be_or_does_not_fit_is_refused():
+    for plan in (
+        *[b"", b"{}", TERMS.plan + b" ", TERMS.plan[:-1], TERMS.plan.replace(b":", b": ", 1)],
+        TERMS.plan.replace(b'"min_survivors":3', b'"min_survivors":0'),
+        TERMS.plan.replace(b'"min_survivors":3', b'"min_survivors":6'),
+        TERMS.plan.replace(b'"max_colluding":1', b'"max_colluding":5'),
+        TERMS.plan.replace(b'"max_colluding":1', b'"max_colluding":1,"more":1'),
+        TERMS.plan.replace(b'"max_colluding":1', b'"max_colluding":1180591620717411303424'),
+        b"\xff" + TERMS.plan,
+    ):
+        assert plan != TERMS.plan
+        with pytest.raises(PlanError):
+            plan_of(changed(TERMS, plan=plan))
 
 
 @pytest.fixture
@@ -433,8 +392,7 @@ def test_colluders_know_their_own_part_of_a_difference(tmp_path, monkeypatch, co
     confirm(b"1" * 32, members[:8])
     second = [*members[:7], *members[8:]]  # one less, two more
     if shown:
-        with pytest.raises(PlanRefused, match="sum over 3 sites"):
-            confirm(b"2" * 32, second)
+        refused(PlanRefused, "sum over 3 sites", confirm, b"2" * 32, second)
     else:
         confirm(b"2" * 32, second)
 
@@ -457,10 +415,6 @@ def test_an_operator_who_cannot_be_told_does_not_silence_a_site(tmp_path, error)
     assert sites.entries("a") == ["reserve", "commit", "sent"]
 
 
-PLACE = {"session": b"s" * 32, "stage": 3, "sender": 2}
-SEALED = Envelope.sealed(KEY, **PLACE, recipient=COORDINATOR, body=b"body")
-
-
 def check(envelope, public=KEY.public, recipients=(COORDINATOR,), **place):
     envelope.check(public, **PLACE | place, recipients=set(recipients))
 
@@ -480,20 +434,10 @@ def test_an_envelope_arrives_as_it_was_sealed():
 @pytest.mark.parametrize(
     "fields",
     [
-        {"session": b"S" + b"s" * 31},
-        {"session": b""},
-        {"stage": 2},
-        {"stage": 4},
-        {"sender": 3},
-        {"sender": COORDINATOR},
-        {"recipient": EVERYONE},
-        {"recipient": 2},
-        {"body": b"bodY"},
-        {"body": b""},
-        {"body": b"body\0"},
-        {"signature": bytes(64)},
-        {"signature": b""},
-        {"signature": SEALED.signature[:-1]},
+        *[{"session": b"S" + b"s" * 31}, {"session": b""}, {"stage": 2}, {"stage": 4}],
+        *[{"sender": 3}, {"sender": COORDINATOR}, {"recipient": EVERYONE}, {"recipient": 2}],
+        *[{"body": b"bodY"}, {"body": b""}, {"body": b"body\0"}, {"signature": bytes(64)}],
+        *[{"signature": b""}, {"signature": SEALED.signature[:-1]}],
         {"signature": SEALED.signature + b"\0"},
         {"signature": SEALED.signature[32:] + SEALED.signature[:32]},
     ],
@@ -505,13 +449,11 @@ def test_an_altered_envelope_is_refused(fields):
         check(altered)
     # Also where the altered field is what was expected: only the signature can tell then.
     place = {name: value for name, value in fields.items() if name in PLACE}
-    with pytest.raises(ProtocolError, match="not signed"):
-        check(altered, recipients=[altered.recipient], **place)
+    refused(ProtocolError, "not signed", check, altered, recipients=[altered.recipient], **place)
 
 
-@pytest.mark.parametrize(
-    ("expected", "match"),
-    [
+def test_an_envelope_out_of_place_is_refused():
+    for expected, match in (
         ({"session": b"S" * 32}, "another session"),
         ({"stage": 2}, "of stage 3 came where 2 is due"),
         ({"sender": 1}, "from or to somebody else"),
@@ -519,11 +461,8 @@ def test_an_altered_envelope_is_refused(fields):
         ({"recipients": []}, "from or to somebody else"),
         ({"public": OTHER.public}, "not signed"),
         ({"public": b"short"}, "not signed"),
-    ],
-)
-def test_an_envelope_out_of_place_is_refused(expected, match):
-    with pytest.raises(ProtocolError, match=match):
-        check(SEALED, **expected)
+    ):
+        refused(ProtocolError, match, check, SEALED, **expected)
 
 
 @pytest.mark.parametrize("version", [0, 2, 3, -1, 2**40])
@@ -554,11 +493,9 @@ def test_what_is_signed_says_its_version_kind_and_place():
 def test_numbers_out_of_range_are_refused():
     for name, number in itertools.product(["stage", "sender", "recipient"], [2**63, -(2**63) - 1]):
         place = PLACE | {"recipient": COORDINATOR, "body": b""} | {name: number}
-        with pytest.raises(ProtocolError, match="out of range"):
-            Envelope.sealed(KEY, **place)
+        refused(ProtocolError, "out of range", Envelope.sealed, KEY, **place)
     huge = Envelope.from_bytes(changed(SEALED, recipient=2**64 - 1).to_bytes())
-    with pytest.raises(ProtocolError, match="out of range"):
-        check(huge, recipients=[2**64 - 1])
+    refused(ProtocolError, "out of range", check, huge, recipients=[2**64 - 1])
 
 
 def test_is_signed_is_what_check_asks():
@@ -576,9 +513,8 @@ def test_every_shorter_envelope_is_refused():
             Envelope.from_bytes(whole[:length])
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
+def test_what_is_no_envelope_is_refused():
+    for data in (
         SEALED.to_bytes() + b"\0",
         msgspec.msgpack.encode([*msgspec.msgpack.decode(SEALED.to_bytes()), 0]),
         SEALED.to_bytes() + SEALED.to_bytes(),
@@ -594,12 +530,8 @@ def test_every_shorter_envelope_is_refused():
         b"{}",
         # Text is no bytes, though its letters are the same.
         SEALED.to_bytes().replace(b"\xc4\x04body", b"\xa4body"),
-    ],
-    ids=range(14),
-)
-def test_what_is_no_envelope_is_refused(data):
-    with pytest.raises(ProtocolError, match="Envelope"):
-        Envelope.from_bytes(data)
+    ):
+        refused(ProtocolError, "Envelope", Envelope.from_bytes, data)
 
 
 @pytest.mark.parametrize(
@@ -608,12 +540,9 @@ def test_what_is_no_envelope_is_refused(data):
         (b"\x97", b"\xdc\x00\x07"),  # the array's length in 16 bits
         (b"\x97", b"\xdd\x00\x00\x00\x07"),  # in 32
         (b"\xc4\x04body", b"\xc5\x00\x04body"),  # the length of bytes in 16 bits
-        (b"\xc4\x20" + b"s" * 32 + b"\x03", b"\xc4\x20" + b"s" * 32 + b"\xcc\x03"),  # uint 8
-        (b"\xc4\x20" + b"s" * 32 + b"\x03", b"\xc4\x20" + b"s" * 32 + b"\xd0\x03"),  # int 8
-        (
-            b"\xc4\x20" + b"s" * 32 + b"\x03",
-            b"\xc4\x20" + b"s" * 32 + b"\xcf" + b"\0" * 7 + b"\x03",
-        ),
+        (b"sss\x03", b"sss\xcc\x03"),  # uint 8
+        (b"sss\x03", b"sss\xd0\x03"),  # int 8
+        (b"sss\x03", b"sss\xcf" + b"\0" * 7 + b"\x03"),  # uint 64
         (b"\x02\xff", b"\x02\xd1\xff\xff"),  # -1 in 16 bits
     ],
 )
@@ -624,8 +553,7 @@ def test_another_way_to_write_the_same_message_is_refused(short, long):
     longer = whole.replace(short, long)
     # The words are the same to a reader who does not ask how they were written.
     assert msgspec.msgpack.decode(longer) == msgspec.msgpack.decode(whole)
-    with pytest.raises(ProtocolError, match="not in its one form"):
-        Envelope.from_bytes(longer)
+    refused(ProtocolError, "not in its one form", Envelope.from_bytes, longer)
 
 
 @given(data=st.binary(max_size=200))
@@ -655,10 +583,8 @@ def test_a_message_too_long_is_refused_unread(monkeypatch):
 
     monkeypatch.setattr(protocol.msgspec.msgpack, "decode", refuse)
     monkeypatch.setattr(protocol, "MOST_BYTES", 1000)
-    with pytest.raises(ProtocolError, match="at most 1,000 bytes, got 1,001"):
-        Envelope.from_bytes(bytes(1001))
-    with pytest.raises(AssertionError, match="it was read"):
-        Envelope.from_bytes(bytes(1000))
+    refused(ProtocolError, "at most 1,000 bytes, got 1,001", Envelope.from_bytes, bytes(1001))
+    refused(AssertionError, "it was read", Envelope.from_bytes, bytes(1000))
 
 
 class Nested(Message, frozen=True):
@@ -669,12 +595,10 @@ class Nested(Message, frozen=True):
 
 def test_extra_fields_of_records_are_refused():
     plain = [[[1, b"body", b"signature"]]]
-    assert Nested.from_bytes(msgspec.msgpack.encode(plain)).peers == [
-        Peer(1, b"body", b"signature")
-    ]
+    read = Nested.from_bytes(msgspec.msgpack.encode(plain))
+    assert read.peers == [Peer(1, b"body", b"signature")]
     plain[0][0].append(0)
-    with pytest.raises(ProtocolError, match="not a message"):
-        Nested.from_bytes(msgspec.msgpack.encode(plain))
+    refused(ProtocolError, "not a message", Nested.from_bytes, msgspec.msgpack.encode(plain))
 
 
 def test_a_session_is_named_by_32_bytes_that_depend_on_all_terms():

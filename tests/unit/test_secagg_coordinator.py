@@ -33,6 +33,16 @@ from fedgauge.secagg.messages import (
 )
 from fedgauge.secagg.secret_sharing import join, share_from_bytes
 
+WEAK_GRAPHS = [
+    *[(5, 3), (5, 1), (5, 0), (5, -1), (5, 7), (4, 4), (3, 3), (1, 1), (0, 1), (-5, 4)],
+    *[(6, 4), (2**40, 4), (5, 2**40), (2**63, 4), (-(2**63), 4)],
+]
+# With a colluder, member 0, all of the victim's holders but too few are said to be gone.
+ALONE = [(0, VICTIM), (0, 1, VICTIM), (VICTIM,)]
+THREE = pytest.mark.parametrize("stage", [Stage.SHARE, Stage.MASK, Stage.AGREE])
+pytestmark = pytest.mark.usefixtures("both_kinds")
+STORIES = ["another plan", "another run", "another member", "another threshold"]
+
 
 def test_secrets_are_32_bytes_of_the_operating_system(monkeypatch):
     """Masks from short seeds can be guessed: a mask of 28 bits takes seconds."""
@@ -44,9 +54,8 @@ def test_secrets_are_32_bytes_of_the_operating_system(monkeypatch):
 
     monkeypatch.setattr(os, "urandom", urandom)
     scene = Scene().until(Stage.MASK)
-    found = [
-        scene.secrets(m)[name] for m in range(6) for name in ("mask_key", "box_key", "own_mask")
-    ]
+    names = ("mask_key", "box_key", "own_mask")
+    found = [scene.secrets(m)[name] for m in range(6) for name in names]
     assert {len(secret) for secret in found} == {32}
     assert set(found) <= set(given)
     assert len(set(found)) == len(found)
@@ -186,12 +195,6 @@ def test_a_single_input_stays_hidden_after_the_sum_is_opened(late):
     scene.finish()
 
 
-WEAK_GRAPHS = [
-    *[(5, 3), (5, 1), (5, 0), (5, -1), (5, 7), (4, 4), (3, 3), (1, 1), (0, 1), (-5, 4)],
-    *[(6, 4), (2**40, 4), (5, 2**40), (2**63, 4), (-(2**63), 4)],
-]
-
-
 @pytest.mark.parametrize("graph", WEAK_GRAPHS, ids=str)
 def test_a_graph_that_protects_too_little_is_refused(graph):
     """A low threshold or degree lets the server and a few colluders open a single input.
@@ -224,15 +227,6 @@ def test_a_sparse_graph_that_protects_too_little_is_refused():
             _ = invitation.plan
 
 
-def test_a_stranger_cannot_join():
-    with pytest.raises(ProtocolError, match="not among the invited"):
-        SummationClient.join(Scene().invitation, STRANGER, Giving(None))
-
-
-# With a colluder, member 0, all of the victim's holders but too few are said to be gone.
-ALONE = [(0, VICTIM), (0, 1, VICTIM), (VICTIM,)]
-
-
 def story(scene, left):
     """What the victim hears where only these members are said to be left."""
     bitmap, asked = scene.bitmap(*left), scene.asked(VICTIM)
@@ -243,9 +237,6 @@ def story(scene, left):
         return Advertisements(present=bitmap, peers=peers)
     boxes = [box for box in asked.boxes if box.member in left]
     return Inbox(sharers=bitmap, peers=peers, boxes=boxes)
-
-
-THREE = pytest.mark.parametrize("stage", [Stage.SHARE, Stage.MASK, Stage.AGREE])
 
 
 @pytest.mark.parametrize("left", ALONE)
@@ -305,13 +296,15 @@ def test_phantoms_among_neighbours_are_noticed(sparse):
     scene.finish()
 
 
-def test_too_few_survivors_for_the_plan():
+def test_too_few_survivors_for_the_plan_and_strangers_are_refused():
     """Five are needed here, where the threshold alone would let four pass."""
     scene = Scene(small_plan(Cohort(5, 1))).until(Stage.AGREE)
     assert scene.invitation.graph.threshold == 4
     lie = scene.request(VICTIM, Survivors(survivors=scene.bitmap(0, 1, VICTIM, 3), complaints=[]))
     refuses(scene.clients[VICTIM], lie, "4 members are left and 5 are needed", CohortTooSmall)
     scene.finish()
+    with pytest.raises(ProtocolError, match="not among the invited"):
+        SummationClient.join(Scene().invitation, STRANGER, Giving(None))
 
 
 @THREE
@@ -364,18 +357,12 @@ def test_who_is_in_the_sum_can_be_refused():
     assert scene.clients[VICTIM].stage == Stage.MASK
 
 
-pytestmark = pytest.mark.usefixtures("both_kinds")
-
-
 def other_scene(name):
     plan = {"another plan": small_plan(bins=3)}.get(name)
     run = {"another run": b"R" * 32}.get(name, b"r" * 32)
     graph = {"another threshold": Graph(6, 5, 5)}.get(name)
     members = {"another member": 7}.get(name, 6)
     return Scene(plan, run=run, graph=graph, members=members)
-
-
-STORIES = ["another plan", "another run", "another member", "another threshold"]
 
 
 @pytest.mark.parametrize("story", STORIES)
@@ -418,13 +405,11 @@ def test_a_session_is_bound_to_all_that_was_proposed():
         "box": b"b" * 32,
     }
     assert others.keys() == set(terms.__struct_fields__)
-    sessions = {
-        session_id(changed(terms, **{field: new}).to_bytes()) for field, new in others.items()
-    }
+    sessions = {session_id(changed(terms, **{f: new}).to_bytes()) for f, new in others.items()}
     assert len(sessions | {scene.session}) == 1 + len(others)
 
 
-def test_members_refuse_a_peer_in_another_setting():
+def test_members_refuse_a_peer_in_another_setting_also_after_a_restart():
     """Whose run is configured otherwise counts something else, whatever the server says."""
     scene = Scene(settings={5: b"o" * 32}).until(Stage.SHARE, refused={5})
     one = scene.clients[5].receive(scene.invitation.data)
@@ -433,6 +418,9 @@ def test_members_refuse_a_peer_in_another_setting():
     peers = [*roster.peers, Peer(5, envelope.body, envelope.signature)]
     lie = scene.request(VICTIM, Advertisements(present=scene.bitmap(*range(6)), peers=peers))
     refuses(scene.clients[VICTIM], lie, "configured otherwise")
+    scene.clients[VICTIM] = scene.restored(VICTIM)
+    scene.server = SummationServer.from_bytes(scene.server.to_bytes(), BOSS)
+    assert scene.until(Stage.MASK, refused={5}).finish(refused={5}).survivors == (0, 1, 2, 3, 4)
 
 
 @pytest.mark.parametrize("odd", [{0}, {5}, {2, 4}])
@@ -440,13 +428,6 @@ def test_a_server_goes_on_with_the_setting_of_most(odd):
     scene = Scene(settings=dict.fromkeys(odd, b"o" * 32)).until(Stage.SHARE, refused=odd)
     assert scene.server.requests.keys() == set(range(6)) - odd
     assert {scene.server.refused[m] for m in odd} == {"its run is configured otherwise."}
-
-
-def test_a_setting_outlives_a_restart():
-    scene = Scene(settings={5: b"o" * 32}).until(Stage.SHARE, refused={5})
-    scene.clients[VICTIM] = scene.restored(VICTIM)
-    scene.server = SummationServer.from_bytes(scene.server.to_bytes(), BOSS)
-    assert scene.until(Stage.MASK, refused={5}).finish(refused={5}).survivors == (0, 1, 2, 3, 4)
 
 
 FORGERS = {
@@ -462,9 +443,8 @@ def swapped(scene, peer, field, forger, stage=Stage.ADVERTISE):
     body = changed(Advertisement.from_bytes(peer.body), **{field: public_key(b"k" * 32)}).to_bytes()
     signature = peer.signature
     if forger is not None:
-        envelope = sealed(
-            forger, peer.member, body, stage=stage, session=scene.session, recipient=EVERYONE
-        )
+        place = {"stage": stage, "session": scene.session, "recipient": EVERYONE}
+        envelope = sealed(forger, peer.member, body, **place)
         signature = Envelope.from_bytes(envelope).signature
     return Peer(peer.member, body, signature)
 
@@ -563,9 +543,7 @@ def votes(scene, survivors, voters):
     """Machines that were asked to agree to a list, and their signatures."""
     request = Survivors(survivors=scene.bitmap(*survivors), complaints=[])
     machines = {m: scene.restored(m) for m in voters}
-    signed = {
-        m: voted(machine.receive(scene.request(m, request))) for m, machine in machines.items()
-    }
+    signed = {m: voted(each.receive(scene.request(m, request))) for m, each in machines.items()}
     return machines, signed
 
 
@@ -626,9 +604,8 @@ def test_an_exact_sum_needs_the_vote_of_everybody_in_it():
     replies = scene.answers()
     for member, reply in replies.items():
         given = {m: Envelope.from_bytes(r).signature for m, r in replies.items() if m != member}
-        body = Quorum(
-            votes=[Vote(m, s) for m, s in given.items()], sharing=scene.sharing(member, range(5))
-        )
+        votes = [Vote(m, s) for m, s in given.items()]
+        body = Quorum(votes=votes, sharing=scene.sharing(member, range(5)))
         lie = scene.request(member, body, stage=Stage.OPEN)
         refuses(scene.clients[member], lie, "4 holders agree .* 5 are needed", CohortTooSmall)
         assert reply

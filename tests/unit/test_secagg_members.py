@@ -47,7 +47,7 @@ def test_an_opened_sum_is_not_opened_again():
     scene.finish()
 
 
-def test_two_answers_share_no_nonce():
+def test_no_key_nonce_or_noise_is_used_twice():
     """A state put back from a copy seals other shares under the same keys."""
     scene = Scene().until(Stage.SHARE)
     roster = scene.asked(VICTIM)
@@ -57,6 +57,14 @@ def test_two_answers_share_no_nonce():
         boxes = Shares.from_bytes(Envelope.from_bytes(reply).body).boxes
         nonces += [box.sealed[:12] for box in boxes]
     assert len(set(nonces)) == len(nonces) == 10
+    # And never a key that everybody knows.
+    saved = msgspec.msgpack.decode(scene.clients[VICTIM].to_bytes())
+    keys = [client.noise_key for client in scene.clients]
+    assert {len(key) for key in keys} == {32}
+    assert len({*keys}) == len(keys)
+    del saved["noise_key"]
+    with pytest.raises(ProtocolError, match="cannot be read"):
+        SummationClient.from_bytes(msgspec.msgpack.encode(saved), KEYS[VICTIM], None)
 
 
 def test_nothing_secret_is_kept_after_opening():
@@ -337,18 +345,6 @@ def test_a_saved_state_goes_on_with_its_own_key_only():
             SummationClient.from_bytes(saved[:place], KEYS[VICTIM], scene.duties[VICTIM])
 
 
-def test_a_state_has_a_key_of_noise_of_its_own():
-    """And never a key that everybody knows."""
-    scene = Scene().until(Stage.SHARE)
-    saved = msgspec.msgpack.decode(scene.clients[VICTIM].to_bytes())
-    keys = [client.noise_key for client in scene.clients]
-    assert {len(key) for key in keys} == {32}
-    assert len({*keys}) == len(keys)
-    del saved["noise_key"]
-    with pytest.raises(ProtocolError, match="cannot be read"):
-        SummationClient.from_bytes(msgspec.msgpack.encode(saved), KEYS[VICTIM], None)
-
-
 @pytest.mark.parametrize("stage", Stage)
 def test_replies_out_of_place_are_set_aside(stage):
     """Replayed masked inputs and the like: of another session, sender, stage or recipient."""
@@ -387,16 +383,13 @@ def test_replies_signed_by_others_are_set_aside(stage, forger):
     sets_aside(scene, 1, reply, "not signed by the one who is said to send it")
 
 
-def test_the_replies_of_a_stage_count_once():
+def test_replies_count_once_and_from_members_who_are_in():
     """A second masked input of one member would be added a second time."""
     scene = Scene().until(Stage.MASK)
     replies = list(scene.answers().items())
     scene.server.step([*replies, *replies, (99, replies[0][1]), (-1, replies[0][1])])
     scene.finish()
-
-
-def test_a_reply_of_a_member_who_is_out_is_not_checked_in():
-    """Who was silent before, or is not a member at all, cannot trip the server up."""
+    # Who was silent before, or is not a member at all, cannot trip the server up.
     scene = Scene(silent={5: Stage.ADVERTISE}).until(Stage.SHARE)
     late = scene.reply(5, scene.said(0))
     with pytest.raises(ProtocolError):

@@ -19,6 +19,8 @@ from fedgauge.histograms.calibrator import Beta, Calibrator, Steps
 
 AXIS = fg.Axis.uniform(8, outside="clip")
 NOISY = np.array([[90.0, 41, 30, 12, 8, 6, -3, 2], [12.0, -4, 9, 38, 40, 61, 70, 95]])
+DDP, LDP = fg.DistributedDP(1.0), fg.LocalDP(5.0)
+EDGES = fg.Axis.from_edges([0.0, 5e-324, 1e-300, 0.5, float(np.nextafter(1, 0)), 1.0])
 
 
 @pytest.fixture
@@ -188,7 +190,6 @@ def released(privacy, tree=(16,), *, grouped=False):
     return fg.evaluate({k: (labels[i::3], scores[i::3]) for i, k in enumerate("xyz")}, **options)
 
 
-DDP, LDP = fg.DistributedDP(1.0), fg.LocalDP(5.0)
 NOISES = {
     "distributed": lambda: released(DDP).pooled,
     "distributed, tree": lambda: released(DDP, (4, 2, 2)).pooled,
@@ -239,39 +240,19 @@ def counts_of(kind):
     return labelled(kind[8:]) if kind.startswith("labels") else NOISES[kind]()
 
 
-@pytest.mark.parametrize("kind", NOISES)
-def test_likely_counts_are_counts_with_the_totals_there_were(kind):
-    pooled = NOISES[kind]()
-    assert pooled.likely.min() >= 0
-    np.testing.assert_allclose(pooled.likely.sum(axis=1), pooled.counts.sum(axis=1))
-    assert np.abs(pooled.likely - pooled.counts).max() > 0.1
-
-
-@pytest.mark.parametrize("mechanism", ["tree", "flips"])
-def test_known_totals_are_kept_by_bin(mechanism):
-    pooled = labelled(mechanism)
-    np.testing.assert_allclose(pooled.likely.sum(axis=0), pooled.totals, rtol=1e-15)
-    assert pooled.likely.min() >= 0
-    np.testing.assert_array_equal(pooled.likely[:, 5], 0.0)
-    assert np.abs(pooled.likely - pooled.counts).max() > 0.1
-
-
 def pooled_of(counts, variance=16.0, axis=None, **options):
     counts = np.asarray(counts, dtype=np.float64)
     axis = axis or fg.Axis.uniform(counts.shape[1], outside="clip")
     return PooledCounts(axis, counts, (counts.shape[1],), (variance,), **options)
 
 
-def test_without_noise_to_speak_of_counts_are_those_released():
+def test_likely_counts_at_the_limits_of_noise():
     counts = np.maximum(NOISY, 1.0)
     np.testing.assert_allclose(pooled_of(counts, 1e-7).likely, counts, rtol=1e-6)
     known = labelled("tree", variance=1e-7)
     counts = known.totals * np.array([[0.7], [0.3]])
     np.testing.assert_allclose(replace(known, released=counts).likely, counts, atol=1e-4)
-
-
-def test_nothing_but_noise_leaves_the_smooth_ratio_of_calibrated_scores():
-    """Whose logarithm rises as the log-odds do."""
+    # Whose logarithm rises as the log-odds do.
     likely = pooled_of(NOISY, 1e12).likely
     slope = np.diff(np.log(likely[1] / likely[0]))
     np.testing.assert_allclose(slope, np.diff(shrinkage._places(AXIS)), rtol=1e-3)
@@ -303,7 +284,7 @@ def test_a_map_that_rises_leaves_likely_counts_and_others_gather_them():
     np.testing.assert_array_equal(replace(halves, shrinks=False).likely, halves.counts)
 
 
-def test_what_is_not_shrunk():
+def test_what_is_not_shrunk_and_what_was_released_stays():
     whole = np.arange(16).reshape(2, 8)
     exact = PooledCounts(AXIS, whole, (8,))
     many = pooled_of(np.full((2, 257), 50.0))
@@ -313,9 +294,6 @@ def test_what_is_not_shrunk():
         assert pooled.likely is pooled.counts
     most = pooled_of(np.full((2, 256), 50.0) + np.arange(256) % 7)
     assert most.likely is not most.counts
-
-
-def test_what_was_released_stays():
     pooled = pooled_of(NOISY)
     before = pooled.counts.copy()
     assert pooled.likely is pooled.likely
@@ -324,6 +302,12 @@ def test_what_was_released_stays():
     noise = pooled.noise_matrix.copy()
     shrinkage.shrunk(AXIS, NOISY, noise)
     np.testing.assert_array_equal(noise, pooled.noise_matrix)
+    result = released(DDP)
+    plain = result.with_estimator(fg.Aligned(shrink=False))
+    assert plain.roc_auc.value != result.roc_auc.value
+    np.testing.assert_array_equal(plain.pooled.counts, result.pooled.counts)
+    again = plain.with_estimator(fg.Aligned())
+    np.testing.assert_array_equal(again.pooled.likely, result.pooled.likely)
 
 
 def axes(bins):
@@ -363,9 +347,6 @@ def extremes(draw):
     return axis, both, tree, (variance, variance / 7)[: len(tree)], draw(st.integers(1, 3))
 
 
-EDGES = fg.Axis.from_edges([0.0, 5e-324, 1e-300, 0.5, float(np.nextafter(1, 0)), 1.0])
-
-
 @settings(deadline=None, max_examples=60)
 @given(extremes())
 @example((EDGES, np.diag([1e12] * 5)[[0, 4]], (5,), (1e-9,), 1))
@@ -393,16 +374,6 @@ def test_whatever_was_released_there_are_likely_counts(case):
                 np.testing.assert_allclose(likely.sum(axis=0), totals, rtol=1e-12)
             else:
                 np.testing.assert_allclose(likely.sum(axis=1), pooled.counts.sum(axis=1))
-
-
-def test_shrinkage_is_switched_off_by_the_estimator():
-    result = released(DDP)
-    plain = result.with_estimator(fg.Aligned(shrink=False))
-    assert plain.roc_auc.value != result.roc_auc.value
-    np.testing.assert_array_equal(plain.pooled.counts, result.pooled.counts)
-    np.testing.assert_array_equal(
-        plain.with_estimator(fg.Aligned()).pooled.likely, result.pooled.likely
-    )
 
 
 @pytest.mark.parametrize("size", [1, 4, 8, 16])

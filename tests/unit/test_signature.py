@@ -9,6 +9,7 @@ import pytest
 from consortium import COORDINATOR
 from exchange import EXACT, NAMES, A, make_world
 from forks import fast_folder
+from plans import noisy_plan
 from scene import BOSS
 from sites import open_policy
 
@@ -22,13 +23,15 @@ from fedgauge.secagg import Confirmed, Stage
 from fedgauge.secagg.messages import to_bitmap
 
 KEPT = Path(__file__).parents[1] / "fixtures" / "results"
-NOISY = fg.EvaluationPlan.for_histogram(
-    fg.Axis.uniform(8, outside="clip"),
-    fg.Cohort(3, 1),
-    privacy=fg.DistributedDP(1.0),
-    score_sums=True,
-)
+NOISY = noisy_plan(bins=8, score_sums=True)
 CHANGED = "BROKEN: it was changed after it was signed"
+MAPS = {
+    "smooth": Calibrator("beta", Beta(0.7, 1.3, 0.2)),
+    "steps": Calibrator("binning", Steps([0.3, 0.61], [0.1, 0.4, 0.8])),
+}
+OTHER = "a site's confirmation is of something else"
+TWICE, FEW = "not in its sum, or twice by one", "too few of its sites confirmed it"
+DEEP = json.loads("[" * 500 + "]" * 500)
 
 
 class Signed:
@@ -121,20 +124,6 @@ def test_a_result_between_sites_is_verified(signed, read):
     )
 
 
-def test_a_noisy_result_is_held_to_the_estimator_it_names(made, state_of):
-    plain = made["noisy"].plain
-    assert "BROKEN" in state_of(plain | {"estimator": plain["estimator"] | {"shrink": False}})
-
-
-@pytest.mark.parametrize("part", ["value", "low", "bounds"])
-def test_an_edited_metric_is_found(made, read, part):
-    kept = made["noisy"].plain
-    auc = kept["slices"][0]["metrics"]["roc_auc"]
-    auc[part] = [b + 1e-4 for b in auc[part]] if part == "bounds" else auc[part] + 1e-4
-    signature = read(kept).signature
-    assert signature.in_words == "BROKEN: its metrics or curves are not those of its counts"
-
-
 def rebuilt(value, order=lambda names: names, number=lambda value: value):
     """Plain data with its names in another order and its numbers in another form."""
     if isinstance(value, dict):
@@ -171,12 +160,6 @@ def test_another_level_or_estimator_keeps_the_signature(signed, read, tmp_path):
     again = fg.Evaluation.from_json(tmp_path / "again.json")
     assert again.level == 0.8
     assert again.signature == read(signed.text).signature
-
-
-MAPS = {
-    "smooth": Calibrator("beta", Beta(0.7, 1.3, 0.2)),
-    "steps": Calibrator("binning", Steps([0.3, 0.61], [0.1, 0.4, 0.8])),
-}
 
 
 @pytest.mark.parametrize("name", MAPS)
@@ -277,14 +260,15 @@ def test_fields_of_later_versions_are_signed_too(exact, state_of, place):
     assert state_of(later) == CHANGED
 
 
-def test_a_signature_has_one_text(exact, state_of):
+def test_an_older_version_and_a_second_text_of_a_signature(exact, state_of):
     text = exact.plain["proof"]["signature"]
     other = text[:-3] + chr(ord(text[-3]) + 1) + "=="  # the last bits of base64 say nothing
     assert msgspec.convert(other, bytes) == msgspec.convert(text, bytes)
-    put = edited(
-        exact.plain, ("proof", "signature"), lambda inner, name: inner.update({name: other})
-    )
+    put = edited(exact.plain, ("proof", "signature"), lambda at, name: at.update({name: other}))
     assert state_of(put) == CHANGED
+    plain = exact.plain
+    del plain["slices"][0]["metrics"]["brier_score"]
+    assert "not checked" in state_of(plain)
 
 
 @pytest.mark.parametrize(
@@ -306,12 +290,6 @@ def test_stored_numbers_that_the_counts_do_not_give(exact, read, change):
     assert result.roc_auc == read(exact.text).roc_auc
 
 
-def test_a_metric_that_an_older_version_did_not_have_is_no_edit(exact, state_of):
-    plain = exact.plain
-    del plain["slices"][0]["metrics"]["brier_score"]
-    assert "not checked" in state_of(plain)
-
-
 def test_what_a_copied_proof_is_worth(made, state_of):
     first, second = made["exact"], made["another"]
     copied = {**first.plain, "clients": 2, "proof": second.plain["proof"]}
@@ -320,15 +298,6 @@ def test_what_a_copied_proof_is_worth(made, state_of):
         proof = {**first.plain["proof"], name: second.plain["proof"][name]}
         if proof != first.plain["proof"]:
             assert state_of({**first.plain, "proof": proof}) == CHANGED
-
-
-def test_without_its_proof_a_result_is_unsigned(exact, read):
-    for proof in ({}, {"proof": None}):
-        plain = {name: value for name, value in exact.plain.items() if name != "proof"} | proof
-        signature = read(plain).signature
-        assert signature.state == "unsigned"
-        assert signature.by({exact.key.public: "consortium"}).state == "unsigned"
-        assert signature.in_brief == "unsigned"
 
 
 def replaced(part, **fields):
@@ -340,54 +309,26 @@ def plan_of_two():
     return {"plan": plan, "privacy": plan.statement("enforced")}
 
 
+def swapped(first, second, *rest):
+    one, other = (replaced(first, signature=second.signature), first.signature)
+    return {"votes": (one, replaced(second, signature=other), *rest)}
+
+
+def of_two(votes):
+    return {"survivors": to_bitmap([0, 1], 4), "votes": votes[:2], "record": {"clients": 2}}
+
+
 FORGED = {
-    "other votes": (
-        lambda _, other: {"votes": other.votes},
-        "a site's confirmation is of something else",
-    ),
-    "swapped votes": (
-        lambda votes, _: {
-            "votes": (
-                replaced(votes[0], signature=votes[1].signature),
-                replaced(votes[1], signature=votes[0].signature),
-                *votes[2:],
-            )
-        },
-        "a site's confirmation is of something else",
-    ),
-    "other invitation": (
-        lambda _, other: {"invitation": other.invitation},
-        "a site's confirmation is of something else",
-    ),
-    "a vote missing": (lambda votes, _: {"votes": votes[1:]}, "too few of its sites confirmed it"),
-    "a vote twice": (
-        lambda votes, _: {"votes": (votes[0], votes[0], *votes[2:])},
-        "not in its sum, or twice by one",
-    ),
-    "a vote of nobody": (
-        lambda votes, _: {"votes": (replaced(votes[0], member=7), *votes[1:])},
-        "not in its sum, or twice by one",
-    ),
-    "fewer survivors": (
-        lambda votes, _: {
-            "survivors": to_bitmap([0, 1], 4),
-            "votes": votes[:2],
-            "record": {"clients": 2},
-        },
-        "fewer sites are in its sum than its plan needs",
-    ),
-    "survivors who did not share": (
-        lambda *_: {"sharers": to_bitmap([0, 1, 2], 4)},
-        "did not take part from the start",
-    ),
-    "more clients": (
-        lambda *_: {"record": {"clients": 5}},
-        "is not the one that its members confirmed",
-    ),
-    "another plan": (
-        lambda *_: {"record": plan_of_two()},
-        "its plan is not the one that its members were invited to",
-    ),
+    "other votes": (lambda _, other: {"votes": other.votes}, OTHER),
+    "swapped votes": (lambda votes, _: swapped(*votes), OTHER),
+    "other invitation": (lambda _, other: {"invitation": other.invitation}, OTHER),
+    "a vote missing": (lambda votes, _: {"votes": votes[1:]}, FEW),
+    "a vote twice": (lambda votes, _: {"votes": (votes[0], votes[0], *votes[2:])}, TWICE),
+    "of nobody": (lambda v, _: {"votes": (replaced(v[0], member=7), *v[1:])}, TWICE),
+    "fewer": (lambda votes, _: of_two(votes), "fewer sites are in its sum than its plan needs"),
+    "not shared": (lambda *_: {"sharers": to_bitmap([0, 1, 2], 4)}, "did not take part from the"),
+    "more": (lambda *_: {"record": {"clients": 5}}, "not the one that its members confirmed"),
+    "plan": (lambda *_: {"record": plan_of_two()}, "its plan is not the one that its members were"),
     "simulated": (
         lambda *_: {"record": {"privacy": EXACT.statement("simulated")}},
         "only results between sites are signed",
@@ -404,26 +345,22 @@ def test_what_members_did_not_confirm(made, state_of, name):
     assert reason in told
 
 
-def test_what_is_signed_anew_without_a_change_is_right(exact, state_of):
+def test_a_stranger_cannot_sign_for_the_coordinator(exact, state_of, made):
     assert "confirmed by 4 of 4 sites" in state_of(exact.signed_anew())
-
-
-def test_a_stranger_cannot_sign_for_the_coordinator(made, state_of):
     stranger = made["strange"].key
     assert state_of(made["exact"].signed_anew(key=stranger)) == CHANGED
     assert state_of(made["exact"].signed_anew(key=made["exact"].keys[A])) == CHANGED
 
 
-def test_a_result_of_strangers_is_theirs(made, read):
+def test_a_result_of_strangers_is_theirs(made, read, state_of):
     signature = read(made["strange"].text).signature
     compared = signature.by({made["exact"].key.public: "consortium"})
     assert compared.state == "unknown key"
     assert "not one that was named" in compared.in_words
     assert compared.in_brief.endswith("unknown key")
     assert signature.by({}) == signature
-
-
-DEEP = json.loads("[" * 500 + "]" * 500)
+    plain = made["noisy"].plain
+    assert "BROKEN" in state_of(plain | {"estimator": plain["estimator"] | {"shrink": False}})
 
 
 @pytest.mark.parametrize("proof", [5, "proof", [], {}, {"signature": ""}, DEEP], ids=range(6))
@@ -431,39 +368,25 @@ def test_a_proof_that_is_none_is_broken(exact, state_of, proof):
     assert state_of({**exact.plain, "proof": proof}) == "BROKEN: its proof cannot be read"
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("invitation", ""),
-        ("invitation", "not base64"),
-        ("invitation", "AAAA"),
-        ("invitation", 3),
-        ("present", "AAAAAAAA"),
-        ("survivors", None),
-        ("votes", [[-1, "AAAA"]]),
-        ("votes", [[10**30, "AAAA"]]),
-        ("votes", [[0]]),
-        ("votes", {"0": "AAAA"}),
-        ("signature", ""),
-        ("signature", "AAAA"),
-        ("signature", 1e300),
-    ],
-)
-def test_malformed_proofs_are_broken(exact, read, name, value):
-    malformed = {**exact.plain, "proof": {**exact.plain["proof"], name: value}}
-    assert read(malformed).signature.state == "broken"
+def test_malformed_proofs_are_broken(exact, read):
+    for name, values in (
+        ("invitation", ["", "not base64", "AAAA", 3]),
+        ("present", ["AAAAAAAA"]),
+        ("survivors", [None]),
+        ("votes", [[[-1, "AAAA"]], [[10**30, "AAAA"]], [[0]], {"0": "AAAA"}]),
+        ("signature", ["", "AAAA", 1e300]),
+    ):
+        for value in values:
+            malformed = {**exact.plain, "proof": {**exact.plain["proof"], name: value}}
+            assert read(malformed).signature.state == "broken"
 
 
-@pytest.mark.parametrize(
-    "parts",
-    [
+def test_malformed_proofs_are_broken_though_signed(exact, read):
+    for parts in (
         *({"present": b"\xff\xff"}, {"survivors": b""}, {"sharers": b"\xff"}, {"votes": ()}),
         {"invitation": b""},
-    ],
-    ids=["long set", "no set", "unknown members", "no votes", "nothing"],
-)
-def test_malformed_proofs_are_broken_though_signed(exact, read, parts):
-    assert read(exact.signed_anew(**parts)).signature.state == "broken"
+    ):
+        assert read(exact.signed_anew(**parts)).signature.state == "broken"
 
 
 @pytest.mark.parametrize("name", ["invitation", "votes"])
@@ -475,29 +398,30 @@ def test_proofs_that_are_too_large_are_not_looked_into(exact, state_of, monkeypa
         assert told in state_of(exact.text)
 
 
-def test_a_broken_result_stays_broken_when_saved_again(exact, read, tmp_path):
+def test_a_broken_result_stays_broken_and_unsigned_without_its_proof(exact, read, tmp_path):
     read({**exact.plain, "proof": [1]}).to_json(tmp_path / "again.json")
     assert fg.Evaluation.from_json(tmp_path / "again.json").signature.state == "broken"
+    for proof in ({}, {"proof": None}):
+        plain = {name: value for name, value in exact.plain.items() if name != "proof"} | proof
+        signature = read(plain).signature
+        assert signature.state == "unsigned"
+        assert signature.by({exact.key.public: "consortium"}).state == "unsigned"
+        assert signature.in_brief == "unsigned"
 
 
-def test_simulated_results_are_unsigned_whatever_they_say(tmp_path, read):
+def test_results_of_one_process_and_of_local_reports_are_unsigned(tmp_path, read):
     result = fg.evaluate({"a": ([0, 1], [0.2, 0.9])})
     result.to_json(tmp_path / "r.json")
     plain = json.loads((tmp_path / "r.json").read_bytes())
     assert "proof" not in plain
     for each in (result, read(plain)):
         assert (each.signature.state, each.signature.simulated) == ("unsigned", True)
-        assert (each.signature.in_words, each.signature.in_brief) == (
-            "unsigned: simulated",
-            "simulated",
-        )
+        words = each.signature.in_words, each.signature.in_brief
+        assert words == ("unsigned: simulated", "simulated")
     plain["privacy"]["claim"] = "enforced"
     signature = read(plain).signature
     assert signature.state == "unsigned"
     assert signature.in_words.startswith("unsigned: nothing shows who made the result")
-
-
-def test_results_of_local_reports_are_unsigned():
     assert fg.Evaluation.from_json(KEPT / "intake.json").signature.in_brief == "unsigned"
 
 

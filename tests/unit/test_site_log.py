@@ -12,6 +12,7 @@ from consortium import COORDINATOR, Consortium
 from forks import fast_folder
 from ledgers import SUBMITTED, exact_sum, session
 from plans import exact_plan, noisy_plan
+from refusals import refused
 from rows import draw_client
 
 import fedgauge as fg
@@ -108,8 +109,7 @@ def test_an_old_copy_of_a_session_sends_nothing_else(tmp_path, stage):
         path.unlink()
     for path, data in kept.items():
         path.write_bytes(data)
-    with pytest.raises(LedgerError, match="sent something else at this step"):
-        sites.answer(run, "a", stage)
+    refused(LedgerError, "sent something else at this step", sites.answer, run, "a", stage)
     assert not left.exists()
     (row,) = what_left(sites.site("a"))[stage - 1 :]
     assert row.sha256 == hashlib.sha256(sent).hexdigest()
@@ -133,18 +133,14 @@ def test_a_report_file_is_in_the_log(tmp_path):
     write_reports(plan, CLIENTS["a"], tmp_path / "a.fgr", site=site)
     (row,) = what_left(site)
     data = (tmp_path / "a.fgr").read_bytes()
-    assert (row.step, row.size, row.sha256) == (
-        "encode",
-        len(data),
-        hashlib.sha256(data).hexdigest(),
-    )
+    digest = hashlib.sha256(data).hexdigest()
+    assert (row.step, row.size, row.sha256) == ("encode", len(data), digest)
     assert (row.plan, row.coordinator, row.cost) == (plan.digest, "", Cost(1.0, 0.0))
     assert [entry.kind for entry in site.ledger.entries()] == ["reserve", "commit", "sent"]
 
 
 def test_a_step_leaves_once_and_none_of_a_session_that_was_released(ledger):
-    with pytest.raises(LedgerError, match="not in the ledger"):
-        ledger.record_sent(session(2), JOINED)
+    refused(LedgerError, "not in the ledger", ledger.record_sent, session(2), JOINED)
     ledgers.reserve(ledger, 2, 0.1)
     ledger.release(session(2))
     with pytest.raises(LedgerError, match="was released: nothing more leaves in it"):
@@ -184,13 +180,20 @@ def test_the_plan_of_a_noisy_sum_is_no_concern_of_exact_ones(ledger):
         ledgers.spend(ledger, 3, float("inf"), account, **exact | {"exact": other})
 
 
-def test_nothing_left_yet(tmp_path):
+def test_nothing_left_yet_and_no_cell_is_a_formula_to_a_spreadsheet(tmp_path):
     sites = Consortium.make(tmp_path, NAMES)
     assert log(sites).stdout == "Nothing left yet.\n"
     assert log(sites, "--csv", "-").stdout == f"{','.join(COLUMNS)}\n"
+    # Nor where a sum is exact, which protects no unit: its account is named by dashes.
+    sites.start(tmp_path / "run", exact_plan())
+    sites.play(tmp_path / "run", CLIENTS)
+    cells = list(csv.DictReader(io.StringIO(log(sites, "--csv", "-").stdout)))
+    assert cells[2]["epsilon"] == "inf"
+    for row in cells:
+        assert all(re.fullmatch(r"[A-Za-z0-9].*|", value) for value in row.values())
 
 
-def test_the_table_is_short(finished):
+def test_the_table_is_short_and_the_entries_of_the_ledger_say_it_too(finished):
     sites, _ = finished
     told = log(sites).stdout
     assert commands.run("site", "log", "--site", sites.site_file("a"), columns=40).stdout == told
@@ -206,6 +209,10 @@ def test_the_table_is_short(finished):
         *(f"{row.size:,}", row.sha256[:8], "1"),
     ]
     assert lines[0].rstrip().endswith(" -")  # joining costs nothing
+    site = finished[0].site_file("a")
+    told = commands.run("ledger", "show", "--entries", "--site", site, columns=200).stdout
+    size = what_left(finished[0].site("a"))[2].size
+    assert re.search(rf"sent +evaluation \w+  submit: {size:,} bytes", told)
 
 
 def test_the_csv_holds_every_digit(finished, tmp_path):
@@ -239,17 +246,6 @@ def test_the_csv_holds_every_digit(finished, tmp_path):
     assert sum(float(each["epsilon"] or 0) for each in cells) == 1  # charged once
 
 
-def test_no_cell_is_a_formula_to_a_spreadsheet(tmp_path):
-    """Nor where a sum is exact, which protects no unit: its account is named by dashes."""
-    sites = Consortium.make(tmp_path, NAMES)
-    sites.start(tmp_path / "run", exact_plan())
-    sites.play(tmp_path / "run", CLIENTS)
-    cells = list(csv.DictReader(io.StringIO(log(sites, "--csv", "-").stdout)))
-    assert cells[2]["epsilon"] == "inf"
-    for row in cells:
-        assert all(re.fullmatch(r"[A-Za-z0-9].*|", value) for value in row.values())
-
-
 def test_a_file_is_not_overwritten(finished, tmp_path):
     path = tmp_path / "left.csv"
     path.write_text("mine")
@@ -257,13 +253,6 @@ def test_a_file_is_not_overwritten(finished, tmp_path):
     assert told == f"fedgauge: {path} exists. Name another file, or move that one away.\n"
     assert path.read_text() == "mine"
     assert "cannot write" in commands.complaint(log(finished[0], "--csv", tmp_path / "no" / "x"))
-
-
-def test_the_entries_of_the_ledger_say_it_too(finished):
-    site = finished[0].site_file("a")
-    told = commands.run("ledger", "show", "--entries", "--site", site, columns=200).stdout
-    size = what_left(finished[0].site("a"))[2].size
-    assert re.search(rf"sent +evaluation \w+  submit: {size:,} bytes", told)
 
 
 def test_the_log_names_the_plan_as_it_was_asked_for(tmp_path):

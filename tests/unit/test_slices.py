@@ -3,6 +3,8 @@
 import msgspec
 import numpy as np
 import pytest
+from plans import plan_for
+from refusals import refused
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import fedgauge as fg
@@ -69,9 +71,8 @@ def test_slices_of_all_rows_are_those_of_their_groups_together():
         assert {*whole.negatives} == {row for part in parts for row in part.negatives}
 
 
-@pytest.mark.parametrize(
-    ("make", "told"),
-    [
+def test_names_that_are_none_are_refused():
+    for make, told in (
         (lambda: BinaryTask(groups={"sex": ["w", "w"]}), "has a name twice"),
         (lambda: BinaryTask(groups={"sex": []}), "1 to 1,000 names"),
         (lambda: BinaryTask(groups={"sex": "women"}), "list of names"),
@@ -99,13 +100,10 @@ def test_slices_of_all_rows_are_those_of_their_groups_together():
             ),
             "at most 1,000 groups",
         ),
-    ],
-)
-def test_names_that_are_none_are_refused(make, told):
-    # Rows are compared with names as they come: one form of Unicode is not another.
-    assert BinaryTask(groups={"ward": ["e\u0301"]}).groups == {"ward": ("e\u0301",)}
-    with pytest.raises(fg.PlanError, match=told):
-        make()
+    ):
+        # Rows are compared with names as they come: one form of Unicode is not another.
+        assert BinaryTask(groups={"ward": ["e\u0301"]}).groups == {"ward": ("e\u0301",)}
+        refused(fg.PlanError, told, make)
 
 
 def test_each_row_adds_to_one_count_of_every_block():
@@ -119,9 +117,6 @@ def test_each_row_adds_to_one_count_of_every_block():
     for block in task.layout.blocks:
         cells = task.layout.cells(block.grouping) * 2
         assert histogram.counts[block.first : block.first + cells].sum() == N
-
-
-def test_groups_are_compared_as_text_and_the_rest_is_other():
     task = BinaryTask(groups={"code": ["1", "2"]})
     plan = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(2), fg.Cohort(2), task=task)
     for codes in ([1, 2, 3, 1], ["1", " 2", "3", "1"], [1.0, 2.0, 3.0, 1.0], [1, 2, None, 1]):
@@ -130,9 +125,8 @@ def test_groups_are_compared_as_text_and_the_rest_is_other():
         assert histogram.counts.sum(axis=1).tolist() == [1, 1, 0, 1, 0, 1]
 
 
-@pytest.mark.parametrize(
-    ("task", "rows", "told"),
-    [
+def test_rows_that_do_not_fit_a_task_are_refused():
+    for task, rows, told in (
         (BinaryTask(groups={"sex": ["w"]}), fg.Examples([1], [0.5]), "the examples none"),
         (BinaryTask(models=("new", "old")), fg.Examples([1], [0.5]), "must map their names"),
         (BinaryTask(models=("new",)), fg.Examples([1], {"old": [0.5]}), "no scores of the model"),
@@ -148,19 +142,14 @@ def test_groups_are_compared_as_text_and_the_rest_is_other():
             fg.Examples(np.ones((1, 3)), np.ones((1, 2))),
             "3 columns",
         ),
-    ],
-)
-def test_rows_that_do_not_fit_a_task_are_refused(task, rows, told):
-    plan = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(2), fg.Cohort(1), task=task)
-    with pytest.raises(fg.InputError, match=told):
-        plan.histogram().update_batches([rows])
+    ):
+        plan = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(2), fg.Cohort(1), task=task)
+        refused(fg.InputError, told, plan.histogram().update_batches, [rows])
 
 
 def test_under_noise_odd_rows_count_in_stated_places():
     task = MulticlassTask(labels=CLASSES, groups={"sex": ["women"]})
-    plan = fg.EvaluationPlan.for_histogram(
-        fg.Axis.uniform(2, outside="clip"), fg.Cohort(2), task=task
-    )
+    plan = plan_for(None, None, fg.Cohort(2), bins=2, task=task)
     histogram = plan.histogram()
     rows = fg.Examples.leniently(
         np.array(["cow", None, "dog"], dtype=object),
@@ -198,8 +187,7 @@ def test_groups_give_what_their_rows_give():
         "group men",
         "group other",
     ]
-    with pytest.raises(fg.InputError, match=r"no slice of group girls.*group women"):
-        result.select(group="girls")
+    refused(fg.InputError, r"no slice of group girls.*group women", result.select, group="girls")
 
 
 def test_models_classes_and_labels_give_what_their_scores_give():
@@ -265,8 +253,7 @@ def test_a_row_in_several_channels_is_paid_for_in_each(noise):
     assert classes.noise_variances(3)[0] > 2 * plain.noise_variances(3)[0]
     classes.check_promise()
     cheap = msgspec.structs.replace(classes, rounds=plain.rounds)
-    with pytest.raises(fg.PlanError, match="its noise costs more"):
-        cheap.check_promise()
+    refused(fg.PlanError, "its noise costs more", cheap.check_promise)
 
 
 def test_what_slices_do_not_go_with_is_refused():
@@ -277,11 +264,9 @@ def test_what_slices_do_not_go_with_is_refused():
     ):
         with pytest.raises(fg.PlanError, match=told):
             fg.EvaluationPlan.for_histogram(axis, fg.Cohort(3), task=task, score_sums=True)
-    with pytest.raises(fg.PlanError, match="a task already says"):
-        fg.evaluate({}, task=BinaryTask(), groups=["a"])
+    refused(fg.PlanError, "a task already says", fg.evaluate, {}, task=BinaryTask(), groups=["a"])
     plan = fg.EvaluationPlan.for_histogram(axis, fg.Cohort(1))
-    with pytest.raises(fg.PlanError, match="already says groups"):
-        fg.evaluate({}, plan, groups=["a"])
+    refused(fg.PlanError, "already says groups", fg.evaluate, {}, plan, groups=["a"])
     assert Layout().is_plain
 
 
@@ -293,7 +278,7 @@ def classes_by_sex(**options):
     return fg.evaluate(sites(y_true=KIND, y_score=P3, group=SEX), plan)
 
 
-def test_classes_of_groups_are_averaged_and_compared():
+def test_classes_of_groups_are_averaged_compared_and_named_once():
     result = classes_by_sex()
     of_women = SEX == "women"
     alone = fg.Examples(KIND[of_women], P3[of_women])
@@ -303,8 +288,13 @@ def test_classes_of_groups_are_averaged_and_compared():
     owls = result.select(label="owl").gaps("roc_auc")
     parts = [result.select(label="owl", group=name).roc_auc for name in ("women", "men")]
     assert owls.pairs[0].difference.value == pytest.approx(parts[0].value - parts[1].value)
-    with pytest.raises(fg.InputError, match=r"several classes\. Say which"):
-        result.gaps("roc_auc")
+    refused(fg.InputError, r"several classes\. Say which", result.gaps, "roc_auc")
+    # In lines of their own, or in one line of all; how groups combine in any case.
+    titles = [line.split("  ")[0] for line in str(classes_by_sex()).splitlines()[1:]]
+    assert titles[:4] == ["label cat", "label dog", "label owl", "group women, label cat"]
+    assert titles[-4:] == ["macro average", "privacy", "measured", "groups"]
+    one = str(classes_by_sex().select(label="owl")).splitlines()
+    assert [line.split("  ")[0] for line in one[-2:]] == ["classes", "groups"]
 
 
 def test_nothing_is_told_of_classes_of_a_small_group():
@@ -317,23 +307,13 @@ def test_nothing_is_told_of_classes_of_a_small_group():
         lambda: hidden.macro("roc_auc", average="micro"),
         lambda: hidden.macro_roc_curve(),
     ):
-        with pytest.raises(fg.NoSignal, match="group men is not shown"):
-            ask()
+        refused(fg.NoSignal, "group men is not shown", ask)
     assert hidden.withheld.startswith("group men is not shown")
     lines = str(hidden).splitlines()
     assert lines[0] == "group men: 2 clients; too few examples to be shown"
     assert [line.split()[-1] for line in lines[1:5]] == ["withheld"] * 4
     assert repr(hidden) == "<Evaluation at 2 clients: group men is withheld>"
     assert result.select(group="women").withheld is None
-
-
-def test_names_are_told_once():
-    """In lines of their own, or in one line of all; how groups combine in any case."""
-    titles = [line.split("  ")[0] for line in str(classes_by_sex()).splitlines()[1:]]
-    assert titles[:4] == ["label cat", "label dog", "label owl", "group women, label cat"]
-    assert titles[-4:] == ["macro average", "privacy", "measured", "groups"]
-    one = str(classes_by_sex().select(label="owl")).splitlines()
-    assert [line.split("  ")[0] for line in one[-2:]] == ["classes", "groups"]
 
 
 @pytest.mark.parametrize("groups", [None, ["women", "men"]])

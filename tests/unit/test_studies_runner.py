@@ -51,15 +51,12 @@ def test_figures_hang_neither_on_order_nor_on_workers_nor_on_which_cells_run(tmp
     assert some == {cell: mean for cell, mean in everything.items() if cell[0] == 6}
 
 
-def test_figures_are_those_of_the_seed(tmp_path):
+def test_figures_are_those_of_seeds_that_differ(tmp_path):
     run(tmp_path, "--quick")
     for cell, mean in figures(tmp_path).items():
         die = dice.Die(*cell)
         rng = np.random.default_rng(runner.seed_of("dice", die, 1))
         assert dice.run(die, rng, 5)["mean"] == mean
-
-
-def test_seeds_differ_by_study_cell_and_seed():
     cells = dice.CELLS
     seeds = {runner.seed_of(s, cell, n) for s in ("dice", "coin") for cell in cells for n in (1, 2)}
     assert len(seeds) == 4 * len(cells)
@@ -118,7 +115,7 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path, seen, stop):
     assert seen() == sorted(f"{die.sides} {die.loaded}" for die in [*dice.CELLS, dice.CELLS[2]])
 
 
-def test_a_line_that_was_never_finished_is_measured_again(tmp_path, seen):
+def test_a_log_with_a_line_unfinished_goes_on_and_one_that_is_none_is_refused(tmp_path, seen):
     run(tmp_path)
     log, before = tmp_path / LOG, figures(tmp_path)
     log.write_bytes(log.read_bytes()[:-30])
@@ -127,9 +124,6 @@ def test_a_line_that_was_never_finished_is_measured_again(tmp_path, seen):
     assert figures(tmp_path) == before
     for line in log.read_bytes().splitlines():
         json.loads(line)
-
-
-def test_a_log_that_is_none_is_refused(tmp_path):
     run(tmp_path, "--quick")
     log = tmp_path / LOG
     log.write_bytes(b"mean 3.5\n" + log.read_bytes())
@@ -192,14 +186,6 @@ def test_a_study_that_draws_does_so_in_the_folder_of_results(tmp_path):
     assert (tmp_path / "dice.png").read_text() == "2 dice"
 
 
-def test_quick_has_fewer_cells_and_runs(tmp_path, capsys):
-    assert run(tmp_path, "--quick") == 0
-    assert set(figures(tmp_path)) == {(2, False), (2, True)}
-    assert " of 5" in capsys.readouterr().out
-    assert run(tmp_path, "--quick", "--runs", "7") == 0
-    assert " of 7" in capsys.readouterr().out
-
-
 def test_a_bar_is_drawn_where_somebody_looks(tmp_path, capsys, monkeypatch):
     for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
         monkeypatch.delenv(name, raising=False)
@@ -210,15 +196,20 @@ def test_a_bar_is_drawn_where_somebody_looks(tmp_path, capsys, monkeypatch):
     assert "dice" in capsys.readouterr().err
 
 
-def test_list_and_only(tmp_path, capsys):
+def test_quick_has_fewer_cells_and_runs_and_only_lists_some(tmp_path, capsys):
     assert run(tmp_path, "--list", "--only", "sides=2*True") == 0
     assert capsys.readouterr().out == "sides=2, loaded=True\nsides=20, loaded=True\n"
     assert run(tmp_path, "--only", "sides=7") == 2
     assert capsys.readouterr().out == "no such cell\n"
     assert not list(tmp_path.glob("dice*"))
+    assert run(tmp_path, "--quick") == 0
+    assert set(figures(tmp_path)) == {(2, False), (2, True)}
+    assert " of 5" in capsys.readouterr().out
+    assert run(tmp_path, "--quick", "--runs", "7") == 0
+    assert " of 7" in capsys.readouterr().out
 
 
-def test_json_and_csv_say_what_was_measured_by_what(tmp_path):
+def test_json_and_csv_say_what_was_measured_by_what_and_not_where(tmp_path):
     run(tmp_path, "--quick", "--seed", "3")
     (first, _) = json.loads((tmp_path / "dice.json").read_bytes())["cells"]
     assert first["cell"] == {"sides": 2, "loaded": False}
@@ -234,9 +225,6 @@ def test_json_and_csv_say_what_was_measured_by_what(tmp_path):
     assert rows[0].items() >= {"measure": "mean", "value": str(first["values"]["mean"])}.items()
     assert rows[0]["code"] == first["versions"]["code"]
     assert rows[2]["value"] == ""
-
-
-def test_results_do_not_name_the_machine(tmp_path):
     run(tmp_path, "--quick")
     kept = b"".join(path.read_bytes() for path in tmp_path.glob("dice*"))
     assert str(ROOT).encode() not in kept

@@ -4,6 +4,8 @@ import json
 
 import numpy as np
 import pytest
+from plans import plan_for
+from refusals import refused
 
 import fedgauge as fg
 from fedgauge.estimation.suppression import too_small
@@ -23,28 +25,26 @@ def rows(few=3, none=0):
 
 
 def evaluate(data=None, least=LEAST, groups=("a", "b", "c")):
-    plan = fg.EvaluationPlan.for_histogram(
-        fg.Axis.uniform(16),
-        fg.Cohort(1),
-        task=fg.BinaryTask(groups={"g": list(groups)}),
-        min_cell=least,
-    )
+    task, alone = fg.BinaryTask(groups={"g": list(groups)}), fg.Cohort(1)
+    plan = plan_for(None, None, alone, bins=16, outside="refuse", task=task, min_cell=least)
     return fg.evaluate({"site": data or rows()}, plan)
 
 
-def test_a_small_group_goes_to_other_where_that_is_large():
+def test_small_groups_go_to_other_by_each_grouping():
     result = evaluate(rows(3, none=40))
     assert result.released.joined == ("b",)
     assert result.select(group="other").positives == 43
     assert result.select(group="a").withheld is None
     assert result.positives == 40 + 3 + sum(result.select(group=g).positives for g in "ac")
+    task = fg.BinaryTask(groups={"g": ["a"], "h": ["x"]})
+    counts = np.array([50, 50, 50, 50, 2, 60, 98, 40])[:, np.newaxis]
+    assert too_small(task, counts, LEAST) == ("h x",)
 
 
 def test_nothing_is_told_of_a_joined_group():
     part = evaluate().select(group="b")
     for ask in ("positives", "negatives", "roc_auc", "brier_score", "expected_calibration_error"):
-        with pytest.raises(fg.NoSignal, match="group b is not shown: it, or a group"):
-            getattr(part, ask)
+        refused(fg.NoSignal, "group b is not shown: it, or a group", getattr, part, ask)
     for ask in (part.roc_curve, lambda: part.at_threshold(0.5), part.to_frame, part.calibrator):
         with pytest.raises(fg.NoSignal):
             ask()
@@ -63,20 +63,16 @@ def test_nothing_is_told_of_a_joined_group():
         _ = gaps.largest
 
 
-def test_without_the_rule_everything_is_shown():
+def test_without_the_rule_everything_is_shown_and_under_it_no_small_class():
     result = evaluate(least=0)
     assert result.released.joined == ()
     assert result.select(group="b").positives == 3
     assert not result.select(group="other").pooled.counts.any()
     with pytest.raises(fg.UndefinedMetric, match="there is no example"):
         _ = result.select(group="other").log_loss
-
-
-def test_a_class_that_is_small_in_all_is_withheld():
     y = np.arange(300) < 5
     data = fg.Examples(y, np.linspace(0, 1, 300), group=["a"] * 300)
-    with pytest.raises(fg.ResultWithheld, match="smallest cell, 10"):
-        evaluate(data)
+    refused(fg.ResultWithheld, "smallest cell, 10", evaluate, data)
 
 
 @pytest.mark.parametrize(
@@ -94,12 +90,6 @@ def test_a_group_that_is_small_by_one_score_is_joined_in_all(task, large):
     assert too_small(task, counts, LEAST) == ()
     counts[task.rows - large] = 3  # of group b, in the last block
     assert too_small(task, counts, LEAST) == ("b",)
-
-
-def test_groupings_are_judged_apart():
-    task = fg.BinaryTask(groups={"g": ["a"], "h": ["x"]})
-    counts = np.array([50, 50, 50, 50, 2, 60, 98, 40])[:, np.newaxis]
-    assert too_small(task, counts, LEAST) == ("h x",)
 
 
 @pytest.fixture
@@ -140,18 +130,11 @@ def test_saved_results_that_break_the_rule_are_refused(saved, name):
     plain = json.loads(saved.read_bytes())
     BREAKS[name](plain)
     saved.write_text(json.dumps(plain))
-    with pytest.raises(fg.RecordError, match="not a fedgauge result"):
-        fg.Evaluation.from_json(saved)
+    refused(fg.RecordError, "not a fedgauge result", fg.Evaluation.from_json, saved)
 
 
 def words(task, privacy=None):
-    plan = fg.EvaluationPlan.for_histogram(
-        fg.Axis.uniform(16, outside="clip"),
-        fg.Cohort(3),
-        task=task,
-        privacy=privacy,
-        min_cell=0 if privacy else 10,
-    )
+    plan = plan_for(privacy, bins=16, task=task, min_cell=0 if privacy else 10)
     return dict(plan.in_words()), repr(plan._repr_html_())
 
 

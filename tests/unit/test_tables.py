@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 import fedgauge as fg
 from fedgauge.engines.contribution import count_leniently, draw_noise, release, to_numbers
@@ -35,6 +36,12 @@ PAIR = BinaryTask(**TOGETHER)
 LOSSES = BinaryTask(**TOGETHER, paired_brier=True)
 EXAMPLES = fg.Examples(Y, {"new": NEW, "old": OLD})
 SITES = {f"site-{k}": fg.Examples(Y[k::3], {"new": NEW[k::3], "old": OLD[k::3]}) for k in range(3)}
+NOISY, SKELLAM = fg.DistributedDP(1.0), fg.DistributedDP(1.0, noise="skellam", delta=1e-6)
+CLASSES = MulticlassTask(labels=["a", "b"], models=("new", "old"))
+FOURS = (0, 4), (0, 4)
+SEX = np.where(np.arange(N) % 3, "w", np.where(np.arange(N) % 2, "m", "not said"))
+GROUPED = fg.Examples(Y, {"new": NEW, "old": OLD}, group=SEX)
+BY_SEX = {"sex": ["w", "m"]}
 
 
 def plan_for(task=PAIR, bins=16, privacy=None, **options):
@@ -68,7 +75,7 @@ def test_a_joint_histogram_counts_both_scores_of_each_row(bins):
     assert np.array_equal(values, expected.ravel())
 
 
-def test_loss_differences_keep_the_mean_of_every_row():
+def test_every_row_has_a_place_and_loss_differences_keep_its_mean():
     """A row adds 128 in all, to the points around its difference: the mean is to 1/256 of a gap."""
     plan = plan_for(LOSSES)
     table, points = plan.tables[1], LossDifferences.points
@@ -78,18 +85,7 @@ def test_loss_differences_keep_the_mean_of_every_row():
         assert np.count_nonzero(values) <= 2
         gap = (one - y) ** 2 - (other - y) ** 2
         assert values @ points / table.weight == pytest.approx(gap, abs=0.4 / 256)
-
-
-def test_tables_add_and_do_not_mix():
-    plan = plan_for(LOSSES)
-    parts = [counted(plan, rows) for rows in SITES.values()]
-    assert sum(parts) == counted(plan)
-    with pytest.raises(fg.AxisMismatch, match="different tables"):
-        counted(plan) + counted(plan_for())
-
-
-def test_every_row_has_a_place_whatever_it_holds():
-    """Under noise between sites: each row adds to one cell, which that row alone decides."""
+    # Under noise between sites: each row adds to one cell, which that row alone decides.
     plan = plan_for(LOSSES, privacy=fg.DistributedDP(1.0))
     odd = fg.Examples(
         np.array([1, 0, 7, None], dtype=object),
@@ -100,7 +96,12 @@ def test_every_row_has_a_place_whatever_it_holds():
     assert [values.sum() for values in histogram.tables] == [4, 4 * 128]
 
 
-def test_plans_without_tables_are_the_bytes_they_were():
+def test_tables_add_and_do_not_mix_and_plans_without_have_no_such_field():
+    plan = plan_for(LOSSES)
+    parts = [counted(plan, rows) for rows in SITES.values()]
+    assert sum(parts) == counted(plan)
+    with pytest.raises(fg.AxisMismatch, match="different tables"):
+        counted(plan) + counted(plan_for())
     plan = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(64), fg.Cohort(3))
     assert b"tables" not in plan.to_bytes()
     assert b"pairs" not in plan.to_bytes()
@@ -170,14 +171,8 @@ def signed_axis():
     return fg.EvaluationPlan.for_histogram(fg.Axis.uniform(16, -1, 1), fg.Cohort(3), task=LOSSES)
 
 
-NOISY, SKELLAM = fg.DistributedDP(1.0), fg.DistributedDP(1.0, noise="skellam", delta=1e-6)
-CLASSES = MulticlassTask(labels=["a", "b"], models=("new", "old"))
-FOURS = (0, 4), (0, 4)
-
-
-@pytest.mark.parametrize(
-    ("make", "told"),
-    [
+def test_tables_that_are_none_are_refused():
+    for make, told in (
         (lambda: BinaryTask(pairs=[("new", "old")]), "two of the models"),
         (lambda: BinaryTask(models=("a", "b"), pairs=["ab"]), "two of the models"),
         (lambda: BinaryTask(models=("a", "b"), pairs=[("a", "a")]), "two of the models"),
@@ -200,11 +195,8 @@ FOURS = (0, 4), (0, 4)
         (signed_axis, "scores from 0 to 1"),
         (lambda: plan_for(LOSSES, privacy=fg.DistributedDP(0.02)), "too wide to be drawn"),
         (lambda: plan_for(score_sums=True), "score sums are for one score"),
-    ],
-)
-def test_tables_that_are_none_are_refused(make, told):
-    with pytest.raises(fg.PlanError, match=told):
-        make()
+    ):
+        refused(fg.PlanError, told, make)
 
 
 @pytest.mark.parametrize("privacy", [None, fg.DistributedDP(2.0)], ids=["exact", "noisy"])
@@ -217,26 +209,19 @@ def test_the_protocol_sums_tables_as_a_plain_sum_does(privacy):
         assert np.array_equal(one.values, other.values)
 
 
-def test_margins_of_a_noisy_joint_histogram_are_each_models_counts():
-    plan = plan_for(privacy=fg.DistributedDP(10.0))
-    result = simulate(SITES, plan, seed=1)
-    own = counted(plan_for())
-    assert np.abs(result.released.counts - own.counts).max() <= 10
-    assert result.select(model="old").pooled.positives == pytest.approx(Y.sum(), abs=5)
-
-
-def test_exact_tables_of_other_rows_than_the_counts_are_refused():
+def test_exact_and_noisy_tables_of_other_rows():
     plan = plan_for(LOSSES)
     total = to_numbers(plan, counted(plan))
     release(plan, total, 3)
     for place, change in ((-1, 128), (-1, -(2**20)), (plan.task.rows_sent * 16, 1)):
         wrong = total.copy()
         wrong[place] += change
-        with pytest.raises(fg.ProtocolError, match="a table"):
-            release(plan, wrong, 3)
-
-
-def test_a_noisy_table_that_no_rows_have_is_a_caution():
+        refused(fg.ProtocolError, "a table", release, plan, wrong, 3)
+    plan = plan_for(privacy=fg.DistributedDP(10.0))
+    result = simulate(SITES, plan, seed=1)
+    own = counted(plan_for())
+    assert np.abs(result.released.counts - own.counts).max() <= 10
+    assert result.select(model="old").pooled.positives == pytest.approx(Y.sum(), abs=5)
     plan = plan_for(privacy=fg.DistributedDP(1.0))
     result = simulate(SITES, plan, seed=1)
     assert result.caution is None
@@ -275,6 +260,13 @@ def test_no_small_cell_of_a_group_is_shown_nor_follows(seed, rows, least, how):
         return
     last = {each.grouping: name for name, each in task.groups_told.items()}
     (shown,) = whole.tables
+    assert not np.any((shown.values > 0) & (shown.values < least))
+    assert shown.values.sum() == rows
+    cube = shown.values.reshape(2, *shown.table.ranges(whole.axis))
+    for model, starts in enumerate(shown.table.starts):
+        # Its ranges start at bins that are shown: none can be taken from another.
+        sums = np.add.reduceat(whole.counts[2 * model : 2 * model + 2], starts, axis=1)
+        assert np.array_equal(sums, cube.sum(axis=2 - model))
     for told in released.tables:
         assert is_large(told.values, least)
         assert told.values.sum() == rows
@@ -325,30 +317,6 @@ def test_ranges_merged_for_groups_alone_would_differ_from_those_without():
     assert not {*alone} <= both[0]
 
 
-@settings(deadline=None, max_examples=30)
-@given(st.integers(0, 2**31), st.integers(60, 3000), st.sampled_from([2, 10, 25]))
-def test_no_small_cell_is_shown(seed, rows, least):
-    """Neither in a joint histogram, nor where its margins are taken from the histogram's bins."""
-    rng = np.random.default_rng(seed)
-    y, new = rng.random(rows) < 0.5, rng.random(rows)
-    old = np.clip(new + rng.normal(0, 0.1, rows), 0, 1)
-    plan = plan_for(bins=128, min_cell=least)
-    total = to_numbers(plan, counted(plan, fg.Examples(y, {"new": new, "old": old})))
-    try:
-        released = release(plan, total, 3)
-    except fg.ResultWithheld:
-        assert min(y.sum(), (~y).sum()) < least
-        return
-    ((table, values),) = released.tables
-    assert not np.any((values > 0) & (values < least))
-    assert values.sum() == rows
-    cube = values.reshape(2, *table.ranges(released.axis))
-    for model, sums in ((0, cube.sum(axis=2)), (1, cube.sum(axis=1))):
-        bins = released.counts[2 * model : 2 * model + 2]
-        # Its ranges start at bins that are shown: none can be taken from another.
-        assert np.array_equal(np.add.reduceat(bins, table.starts[model], axis=1), sums)
-
-
 def test_merged_tables_still_tell_how_errors_go_together():
     hidden = simulate(SITES, plan_for(bins=64, min_cell=10)).compare("new", "old").roc_auc
     shown = simulate(SITES, plan_for(bins=64)).compare("new", "old").roc_auc
@@ -392,22 +360,6 @@ def result():
     return fg.evaluate(SITES, models=["new", "old"])
 
 
-def test_verdicts_in_words(result):
-    verdict = result.compare("new", "old").verdict
-    assert verdict.startswith("new is better than old")
-    assert result.compare("old", "new").verdict.startswith("old is worse than new")
-    assert "not inferior" in result.compare("old", "new", margin=0.2).verdict
-    assert result.compare("old", "new", margin=0.001).verdict.startswith("old is worse than new")
-    auc = result.compare("old", "new").roc_auc
-    assert "is open whether" in result.compare("old", "new", margin=-auc.value).verdict
-    same = fg.Examples(Y, {"new": NEW, "old": RNG.permutation(NEW)})
-    even = fg.evaluate(
-        {"a": fg.Examples(RNG.permutation(Y), same.scores)}, models=["new", "old"]
-    ).compare("new", "old")
-    assert even.verdict.startswith("it is open which")
-    assert str(result.compare("new", "old")).splitlines()[-1].startswith("intervals")
-
-
 @pytest.mark.parametrize("edges", [[0, 1], [0, 0.02, 1], [0, 0.05, 1], [0, 0.5, 1]], ids=str)
 def test_bins_that_leave_all_open_make_no_model_as_good_as_another(edges):
     """As small groups leave them: a much worse model is not said to be no worse. Seeded."""
@@ -420,23 +372,6 @@ def test_bins_that_leave_all_open_make_no_model_as_good_as_another(edges):
     assert compared.roc_auc.low < -0.317 < compared.roc_auc.high  # of the rows
     assert compared.brier_score.low < 0.074 < compared.brier_score.high
     assert "not inferior" not in compared.verdict
-
-
-def test_what_cannot_be_compared_is_refused(result):
-    with pytest.raises(fg.InputError, match="Name two"):
-        result.compare("new", "new")
-    with pytest.raises(fg.InputError, match="no slice"):
-        result.compare("new", "third")
-    with pytest.raises(fg.InputError, match="margin"):
-        result.compare("new", "old", margin=1.5)
-    platt = result.select(model="new").calibrator("platt")
-    with pytest.raises(fg.InputError, match="through a map"):
-        result.with_calibrator(platt).compare("new", "old")
-
-
-SEX = np.where(np.arange(N) % 3, "w", np.where(np.arange(N) % 2, "m", "not said"))
-GROUPED = fg.Examples(Y, {"new": NEW, "old": OLD}, group=SEX)
-BY_SEX = {"sex": ["w", "m"]}
 
 
 @pytest.mark.parametrize("brier", [False, True])
@@ -466,8 +401,7 @@ def test_a_group_that_is_counted_in_another_is_not_compared(tmp_path):
     rows = fg.Examples(Y, {"new": NEW, "old": OLD}, group=few)
     result = simulate({str(k): rows for k in range(1, 4)}, plan)
     assert set(result.released.joined) == {"w", "m"}
-    with pytest.raises(fg.NoSignal, match="min_cell"):
-        result.select(group="w").compare("new", "old")
+    refused(fg.NoSignal, "min_cell", result.select(group="w").compare, "new", "old")
     other = result.select(group="other").compare("new", "old")
     assert other.roc_auc == result.compare("new", "old").roc_auc
     result.to_json(tmp_path / "r.json")
@@ -475,15 +409,32 @@ def test_a_group_that_is_counted_in_another_is_not_compared(tmp_path):
     values = plain["tables"][0]["values"]
     values[:] = [3 * N] + [0] * (len(values) - 1)  # in a cell of women
     (tmp_path / "r.json").write_text(json.dumps(plain))
-    with pytest.raises(fg.RecordError, match="its tables do not fit"):
-        fg.Evaluation.from_json(tmp_path / "r.json")
+    refused(fg.RecordError, "its tables do not fit", fg.Evaluation.from_json, tmp_path / "r.json")
 
 
-def test_two_models_are_a_pair_also_by_group(result):
+def test_what_may_and_what_cannot_be_compared(result):
     assert result.plan.task == PAIR
     assert fg.evaluate(SITES, models=["new"]).plan.task.pairs == ()
     by_group = fg.evaluate({"a": GROUPED}, groups=BY_SEX, models=["new", "old"])
     assert by_group.select(group="m").compare("new", "old").is_paired
+    verdict = result.compare("new", "old").verdict
+    assert verdict.startswith("new is better than old")
+    assert result.compare("old", "new").verdict.startswith("old is worse than new")
+    assert "not inferior" in result.compare("old", "new", margin=0.2).verdict
+    assert result.compare("old", "new", margin=0.001).verdict.startswith("old is worse than new")
+    auc = result.compare("old", "new").roc_auc
+    assert "is open whether" in result.compare("old", "new", margin=-auc.value).verdict
+    same = fg.Examples(Y, {"new": NEW, "old": RNG.permutation(NEW)})
+    even = fg.evaluate(
+        {"a": fg.Examples(RNG.permutation(Y), same.scores)}, models=["new", "old"]
+    ).compare("new", "old")
+    assert even.verdict.startswith("it is open which")
+    assert str(result.compare("new", "old")).splitlines()[-1].startswith("intervals")
+    refused(fg.InputError, "Name two", result.compare, "new", "new")
+    refused(fg.InputError, "no slice", result.compare, "new", "third")
+    refused(fg.InputError, "margin", result.compare, "new", "old", margin=1.5)
+    platt = result.select(model="new").calibrator("platt")
+    refused(fg.InputError, "through a map", result.with_calibrator(platt).compare, "new", "old")
 
 
 def test_under_noise_a_group_has_the_noise_of_its_cells_and_all_rows_that_of_all():
@@ -512,9 +463,8 @@ def test_under_noise_a_difference_is_off_as_far_as_its_deviations_say():
     """
     rng = np.random.default_rng(11)
     axis = fg.planner.reference_axis(8, 0.4)
-    plan = fg.EvaluationPlan.for_histogram(
-        axis, fg.Cohort(3), task=PAIR, privacy=fg.DistributedDP(0.5)
-    )
+    model = fg.DistributedDP(0.5)
+    plan = fg.EvaluationPlan.for_histogram(axis, fg.Cohort(3), task=PAIR, privacy=model)
     (held,) = counted(plan).tables
     differences = []
     for seed in range(40):

@@ -5,6 +5,7 @@ from types import MappingProxyType
 
 import numpy as np
 import pytest
+from refusals import refused
 
 import fedgauge as fg
 from fedgauge import Axis
@@ -65,6 +66,10 @@ SPLITS = [
     (SINGLE, 0.5, (1, True, 1.0)),
     (SINGLE, 0.6, (1, True, 0.0)),
 ]
+COUNTS = np.array([[80, 40, 20, 10], [10, 20, 40, 80]])
+Z = critical(0.95)
+ROWS = metrics_of(AtThreshold)
+NAMES = tuple(row.name for row in ROWS)
 
 
 @pytest.mark.parametrize(("axis", "threshold", "expected"), SPLITS, ids=repr)
@@ -77,11 +82,9 @@ def test_how_a_threshold_divides_the_bins(axis, threshold, expected):
 
 @pytest.mark.parametrize("axis", [QUARTERS, CLIPPED, VALUES], ids=repr)
 def test_a_threshold_is_a_number(axis):
-    with pytest.raises(fg.InputError, match="a threshold must be a number"):
-        split(axis, math.nan)
+    refused(fg.InputError, "a threshold must be a number", split, axis, math.nan)
     result = fg.evaluate({"a": ([0, 1], [0.0, 0.5])}, axis=axis)
-    with pytest.raises(fg.InputError, match="a threshold must be a number"):
-        result.at_threshold(math.nan)
+    refused(fg.InputError, "a threshold must be a number", result.at_threshold, math.nan)
 
 
 def outcomes(threshold, axis=QUARTERS):
@@ -125,12 +128,6 @@ def test_noise_of_outcomes_is_that_of_sums_of_bins():
     assert total == pytest.approx(tree.deviation_of_totals**2)
 
 
-COUNTS = np.array([[80, 40, 20, 10], [10, 20, 40, 80]])
-Z = critical(0.95)
-ROWS = metrics_of(AtThreshold)
-NAMES = tuple(row.name for row in ROWS)
-
-
 def exact(threshold=0.5, axis=None):
     return AtThreshold(PooledCounts(axis or Axis.uniform(4), COUNTS, (4,)), threshold, 0.95)
 
@@ -146,7 +143,7 @@ def corner(counts, noise):
     return Corner(Outcomes(*counts), Outcomes(*counts), np.asarray(noise, dtype=float))
 
 
-def test_without_sampling_a_ratio_has_fiellers_interval():
+def test_a_ratio_under_noise_has_fiellers_interval_or_none():
     """Roots of ((1 - x) a - x b)^2 = z^2 Var, a quadratic in x."""
     a, b = 300.0, 100.0
     noise = np.zeros((4, 4))
@@ -159,9 +156,6 @@ def test_without_sampling_a_ratio_has_fiellers_interval():
         a * a - Z * Z * va,
     ]
     assert found == pytest.approx(sorted(np.roots(quadratic)), abs=1e-10)
-
-
-def test_noise_that_swamps_a_ratio_leaves_everything_open():
     swamped = corner((3.0, 2.0, 5.0, 9.0), np.eye(4) * 400.0)
     assert PRECISION.interval(swamped, Z, sampling=False) == (0, 1)
     empty = corner((0.0, 0.0, 5.0, 9.0), np.eye(4))
@@ -181,35 +175,13 @@ def test_sampling_and_noise_widen_each_other():
         assert both.high > max(alone.high, by_noise.high)
 
 
-def test_bounds_under_noise_leave_sampling_out():
+def test_bounds_hold_values_between_edges_and_leave_sampling_out():
     at = noisy()
     for name in NAMES:
         found = getattr(at, name)
         assert found.low < found.bounds[0] < found.value < found.bounds[1] < found.high
         assert set(found.parts) == {"binning", "noise", "sampling"}
         assert found.parts["noise"] > 0
-
-
-def test_counts_under_noise_have_bounds_and_a_level():
-    found = noisy(threshold=0.5).confusion_matrix
-    for cell, value in zip(found, (120, 30, 30, 120), strict=True):
-        reach = Z * math.sqrt(2 * 9.0)  # two bins
-        assert cell.value == value
-        assert cell.bounds == pytest.approx((value - reach, value + reach))
-        assert (cell.level, cell.low, cell.high) == (0.95, None, None)
-    less = noisy(COUNTS // 10, variance=100.0).confusion_matrix
-    assert all(cell.bounds[0] >= 0 for cell in less)
-
-
-def test_counts_without_noise_have_no_level():
-    found = exact(0.375).confusion_matrix
-    assert found._fields == ("tn", "fp", "fn", "tp")
-    assert [cell.level for cell in found] == [None] * 4
-    assert (found.tp.value, found.tp.bounds) == (130, (120, 140))
-    assert str(found.tp) == "130 (pooled data: 120 to 140)"
-
-
-def test_between_edges_values_lie_within_bounds_and_say_so():
     on, between = exact(0.5), exact(0.4)
     assert on.on_edge
     assert not between.on_edge
@@ -220,13 +192,20 @@ def test_between_edges_values_lie_within_bounds_and_say_so():
         assert getattr(on, name).parts["binning"] == 0
 
 
-def test_as_dict_lists_every_metric_in_order():
-    at = exact()
-    found = at.as_dict()
-    assert tuple(found) == NAMES
-    assert all(found[name] == getattr(at, name) for name in NAMES)
-    nothing = exact(math.inf).as_dict()
-    assert {name for name, estimate in nothing.items() if estimate is None} == {"precision", "mcc"}
+def test_counts_have_bounds_and_a_level_under_noise_alone():
+    found = noisy(threshold=0.5).confusion_matrix
+    for cell, value in zip(found, (120, 30, 30, 120), strict=True):
+        reach = Z * math.sqrt(2 * 9.0)  # two bins
+        assert cell.value == value
+        assert cell.bounds == pytest.approx((value - reach, value + reach))
+        assert (cell.level, cell.low, cell.high) == (0.95, None, None)
+    less = noisy(COUNTS // 10, variance=100.0).confusion_matrix
+    assert all(cell.bounds[0] >= 0 for cell in less)
+    found = exact(0.375).confusion_matrix
+    assert found._fields == ("tn", "fp", "fn", "tp")
+    assert [cell.level for cell in found] == [None] * 4
+    assert (found.tp.value, found.tp.bounds) == (130, (120, 140))
+    assert str(found.tp) == "130 (pooled data: 120 to 140)"
 
 
 def test_covariances_at_a_threshold_are_computed_once(monkeypatch):
@@ -240,7 +219,7 @@ def test_covariances_at_a_threshold_are_computed_once(monkeypatch):
     assert len(calls) == 2  # of the four corners, and of the totals of the result
 
 
-def test_a_row_says_all_about_a_metric():
+def test_a_row_says_all_about_a_metric_and_a_threshold_what_it_has():
     assert [row.title for row in ROWS if row.listed] == [
         *("precision", "recall", "specificity", "NPV", "accuracy", "balanced accuracy"),
         *("F1", "MCC", "Youden's J", "false positive rate", "share flagged"),
@@ -250,13 +229,16 @@ def test_a_row_says_all_about_a_metric():
         fg.UndefinedMetric, match=r"^precision is undefined at threshold inf: no example scores"
     ):
         exact(math.inf).precision  # noqa: B018
-
-
-def test_a_threshold_in_words():
     at = exact(0.25)
     assert float(at) == at.threshold == 0.25
     assert repr(at) == "<AtThreshold 0.25: precision, recall, specificity, npv, accuracy, ...>"
     assert isinstance(at.precision.parts, MappingProxyType)
+    at = exact()
+    found = at.as_dict()
+    assert tuple(found) == NAMES
+    assert all(found[name] == getattr(at, name) for name in NAMES)
+    nothing = exact(math.inf).as_dict()
+    assert {name for name, estimate in nothing.items() if estimate is None} == {"precision", "mcc"}
 
 
 def test_matthews_correlation_of_few_is_rough_and_a_perfect_one_has_an_interval():
@@ -332,18 +314,11 @@ def test_nothing_is_said_where_noise_hides_a_class():
         clients, privacy=fg.DistributedDP(0.1), axis=Axis.uniform(8, outside="clip"), seed=1
     )
     for ask in (
-        lambda: result.at_threshold(0.5),
-        lambda: result.threshold_for(fpr=0.1),
-        lambda: result.log_loss,
-        lambda: result.ks_statistic,
-        result.threshold_table,
-        result.roc_band,
-        result.gain_curve,
-        result.det_curve,
-        result.prg_curve,
+        *[lambda: result.at_threshold(0.5), lambda: result.threshold_for(fpr=0.1)],
+        *[lambda: result.log_loss, lambda: result.ks_statistic, result.threshold_table],
+        *[result.roc_band, result.gain_curve, result.det_curve, result.prg_curve],
     ):
-        with pytest.raises(fg.NoSignal, match="hides the number of"):
-            ask()
+        refused(fg.NoSignal, "hides the number of", ask)
 
 
 @pytest.fixture(scope="module")
@@ -365,7 +340,7 @@ def test_a_share_of_noise_alone_is_undefined(nobody_at_the_top, threshold):
         _ = at.precision
 
 
-def test_examples_that_stand_out_have_a_precision(nobody_at_the_top):
+def test_examples_that_stand_out_have_a_precision_and_noise_has_none(nobody_at_the_top):
     """As many as a class must have: 4 standard deviations of the noise in them."""
     counts = np.array(nobody_at_the_top)
     counts[:, -1] = 0.0
@@ -376,16 +351,9 @@ def test_examples_that_stand_out_have_a_precision(nobody_at_the_top):
         assert (at.as_dict()["precision"] is not None) == defined
         assert (at.as_dict()["mcc"] is not None) == defined
         assert at.npv.value > 0
-
-
-def test_npv_of_noise_alone_is_undefined(nobody_at_the_top):
     at = noisy(nobody_at_the_top[:, ::-1], 0.25, variance=8.0)
     assert at.as_dict()["npv"] is None
     assert at.precision.value == pytest.approx(0.5, abs=0.02)
-
-
-def test_no_threshold_is_chosen_for_a_precision_of_noise(nobody_at_the_top):
-    counts = np.array(nobody_at_the_top)
     counts[:, 16:] = 0.0
     counts[1, -1] = 9.0  # noise that looks like precision 1
     pooled = noisy(counts, variance=8.0)._pooled

@@ -11,6 +11,7 @@ import re
 import numpy as np
 import pytest
 from commands import run
+from refusals import refused
 from scipy.stats import gamma, norm
 
 import fedgauge as fg
@@ -37,6 +38,9 @@ from fedgauge.monitoring.trend import dated_files
 from fedgauge.results.signature import Signature
 
 AXIS = fg.Axis.uniform(64, outside="clip")
+WORDS = {"a": (["s", "w"], [0.9, 0.1])}
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+RATE = 0.06
 
 
 def week(number, signal=1.5, n=3000, share=0.3, **options):
@@ -61,14 +65,11 @@ CALIBRATOR = WEEKS["week 3"].calibrator()
 TREND = fg.Trend.of(WEEKS, at=[0.5])
 
 
-def test_a_fall_of_the_auc_is_an_alarm_when_it_comes_and_not_before():
+def test_a_fall_of_the_auc_is_an_alarm_when_it_comes_and_later_looks_change_nothing():
     looks = [each.look for each in TREND.alarms if each.metric == "roc_auc"]
     assert looks[0] == "week 6"
     assert {each.look for each in TREND.alarms} <= {"week 6", "week 7"}
     assert "ROC AUC moved by -0.0" in str(TREND)
-
-
-def test_what_a_look_was_judged_to_be_does_not_change_by_later_ones():
     early = fg.Trend.of(dict(list(WEEKS.items())[:6]), at=[0.5])
     kept = [each for each in TREND.alarms if each.look != "week 7"]
     assert [each[:4] for each in early.alarms] == [each[:4] for each in kept]
@@ -79,9 +80,8 @@ def test_values_are_those_of_the_results():
     row = frame.query("look == 'week 3' and metric == 'recall'").iloc[0]
     assert row["value"] == WEEKS["week 3"].at_threshold(0.5).recall.value
     share = frame.query("look == 'week 3' and metric == 'prevalence'").iloc[0]
-    assert share["value"] == pytest.approx(
-        WEEKS["week 3"].positives / WEEKS["week 3"].examples, abs=1e-12
-    )
+    third = WEEKS["week 3"]
+    assert share["value"] == pytest.approx(third.positives / third.examples, abs=1e-12)
     assert len(frame) == 7 * (5 + 3 + 2)
     assert frame.query("look == 'week 1'")["z"].isna().all()
     # Each look is placed among the pool's classes: the same to second order.
@@ -195,17 +195,18 @@ def test_noise_makes_the_same_difference_less_of_an_alarm():
 
 @pytest.mark.parametrize("rate", [0, 1, -0.1, True, "0.05"])
 def test_a_rate_is_a_chance(rate):
-    with pytest.raises(fg.InputError, match="rate must lie"):
-        fg.Trend.of(WEEKS, rate=rate)
+    refused(fg.InputError, "rate must lie", fg.Trend.of, WEEKS, rate=rate)
 
 
-def test_a_look_that_noise_hides_is_in_no_test():
+def test_a_look_that_noise_hides_or_of_no_probabilities_is_in_no_test():
     hidden = week(9, n=30, privacy=fg.DistributedDP(epsilon=0.1))
     trend = fg.Trend.of({"a": WEEKS["week 1"], "b": hidden, "c": WEEKS["week 2"]})
     assert list(trend.withheld) == ["b"]
     frame = trend.to_frame()
     assert frame.query("look == 'b'")["value"].isna().all()
     assert frame.query("look == 'c' and metric == 'roc_auc'")["z"].notna().all()
+    looks = {"a": week(1, n=400, axis=fg.Axis.uniform(32, low=-8, high=8))}
+    assert "brier_score" not in set(fg.Trend.of(looks).to_frame()["metric"])
 
 
 def test_a_change_is_found_from_about_the_limit_of_three_looks_on():
@@ -227,8 +228,7 @@ def test_a_change_is_found_from_about_the_limit_of_three_looks_on():
 def test_the_least_change_and_what_moved_first_are_told():
     assert 0.01 < TREND.least("roc_auc") < TREND.least("recall", 0.5) < 0.2
     assert f"ROC AUC {TREND.least('roc_auc'):.4f}" in str(TREND)
-    with pytest.raises(fg.InputError, match="recall is not watched there"):
-        TREND.least("recall", 0.4)
+    refused(fg.InputError, "recall is not watched there", TREND.least, "recall", 0.4)
     assert "ROC AUC (first at week 6)" in TREND.verdict
     quiet = fg.Trend.of(dict(list(WEEKS.items())[:4]))
     assert quiet.verdict.startswith("no alarm in 4 looks")
@@ -253,18 +253,11 @@ def test_the_budget_adds_up_and_the_record_has_what_each_look_promises_and_costs
     assert "exact sums" in str(TREND)
 
 
-def test_scores_that_are_no_probabilities_have_no_losses():
-    looks = {"a": week(1, n=400, axis=fg.Axis.uniform(32, low=-8, high=8))}
-    assert "brier_score" not in set(fg.Trend.of(looks).to_frame()["metric"])
-
-
 ONE = WEEKS["week 1"]
-WORDS = {"a": (["s", "w"], [0.9, 0.1])}
 
 
-@pytest.mark.parametrize(
-    ("looks", "told"),
-    [
+def test_what_is_no_series_is_refused():
+    for looks, told in (
         ([], "there are none"),
         (["weekly/a.json"], r"fg\.read_trend"),
         ([ONE, ONE], "a and b are the same result"),
@@ -272,29 +265,22 @@ WORDS = {"a": (["s", "w"], [0.9, 0.1])}
         ([fg.evaluate(WORDS, positive=p) for p in "sw"], "different labels as positive"),
         ([ONE, week(1, axis=fg.Axis.uniform(64, 0, 2))], "from and to different scores"),
         ([ONE, week(1, axis=fg.Axis.uniform(63, outside="clip"))], "no bin edge in common"),
-    ],
-)
-def test_what_is_no_series_is_refused(looks, told):
-    with pytest.raises(fg.InputError, match=told):
-        fg.Trend.of(dict(zip("ab", looks, strict=False)))
+    ):
+        refused(fg.InputError, told, fg.Trend.of, dict(zip("ab", looks, strict=False)))
 
 
 @pytest.mark.parametrize(
     ("states", "told"),
     [
         ([Signature("broken", reason="counts differ")], "a is not what was signed: counts differ"),
-        (
-            [Signature("unknown key", model=digest) for digest in ("1f", "2e")],
-            "a and b were signed for different models",
-        ),
+        ([Signature("unknown key", model=d) for d in ("1f", "2e")], "signed for different models"),
     ],
 )
 def test_signatures_that_do_not_fit_are_refused(monkeypatch, states, told):
     looks = {"a": WEEKS["week 1"], "b": WEEKS["week 2"]}
     for result, state in zip(looks.values(), states, strict=False):
         monkeypatch.setattr(result._origin, "_examined", state)
-    with pytest.raises(fg.InputError, match=told):
-        fg.Trend.of(looks)
+    refused(fg.InputError, told, fg.Trend.of, looks)
 
 
 def saved(folder, names):
@@ -337,8 +323,7 @@ def test_times_of_files_say_the_order_where_they_are_asked(tmp_path):
 )
 def test_names_that_give_no_order_are_refused(tmp_path, names, told):
     folder = saved(tmp_path, names)
-    with pytest.raises(fg.InputError, match=told):
-        fg.read_trend(folder)
+    refused(fg.InputError, told, fg.read_trend, folder)
     if "W02" in names[0]:
         assert len(dated_files(folder, "time").files) == 2
 
@@ -366,8 +351,7 @@ def test_files_that_are_no_results_are_skipped_and_named(tmp_path):
 def test_a_result_that_is_spoiled_is_no_file_to_skip(tmp_path, spoil):
     path = saved(tmp_path, ["a.json", "b.json"]) / "b.json"
     path.write_bytes(spoil(path.read_bytes()))
-    with pytest.raises(fg.RecordError, match=r"b\.json"):
-        fg.read_trend(tmp_path)
+    refused(fg.RecordError, r"b\.json", fg.read_trend, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["", "missing", "file"])
@@ -398,9 +382,6 @@ def test_a_slice_is_followed(tmp_path):
     assert part.results["0"].slice.group == "x"
 
 
-HOSTILE = "</script><img src=x onerror=alert(1)>"
-
-
 def data_in(text):
     block = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
     data = json.loads(block[1])
@@ -427,9 +408,8 @@ def test_every_number_is_that_of_the_record_as_the_library_prints_it():
             assert number == ("" if row["value"] is None else show(row["value"]))
             continue
         at = "" if row["threshold"] is None else f"-at-{row['threshold']:g}"
-        value, ends, by, z, least, alarm = shown[row["metric"] + at]["rows"][
-            names.index(row["look"])
-        ]
+        cells = shown[row["metric"] + at]["rows"][names.index(row["look"])]
+        value, ends, by, z, least, alarm = cells
         assert value == ("undefined" if row["value"] is None else show(row["value"]))
         assert ends == ("" if row["low"] is None else f"{show(row['low'])} to {show(row['high'])}")
         assert by == ("" if row["moved"] is None else f"{row['moved']:+.4f}")
@@ -455,7 +435,7 @@ def test_figures_are_drawn_from_the_values_and_words_come_first():
     assert TEXT.index(verdict[1:]) < TEXT.index("Over all thresholds</h2>")
 
 
-def test_only_its_own_style_and_script_run():
+def test_only_its_own_style_and_script_run_and_names_are_text():
     (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', TEXT)
     assert policy.startswith("default-src 'none'; ")
     for tag in ("style", "script"):
@@ -463,9 +443,6 @@ def test_only_its_own_style_and_script_run():
         digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
         assert f"{tag}-src 'sha256-{digest}'" in policy
     assert not re.search(r'(src|href)="(?!#)', TEXT)
-
-
-def test_names_are_text():
     trend = fg.Trend.of({HOSTILE: WEEKS["week 1"], "b": WEEKS["week 2"]}, skipped={HOSTILE: "no"})
     text, data = page_of(trend, name=HOSTILE)
     assert "<img" not in text
@@ -492,7 +469,7 @@ def test_days_stand_where_they_are_and_long_times_without_a_look_are_gaps():
     assert page_of(long)[1]["ticks"]["wide"] == [[0, "a name tha\u2026"]]
 
 
-def test_one_look_has_nothing_to_be_compared_with():
+def test_one_look_has_nothing_to_be_compared_with_and_one_not_defined_is_a_gap():
     trend = fg.Trend.of({"a": WEEKS["week 1"]})
     assert not trend.alarms
     assert trend.least("roc_auc") is None
@@ -500,9 +477,6 @@ def test_one_look_has_nothing_to_be_compared_with():
     text, data = page_of(trend)
     assert "nothing to compare it with yet" in text
     assert data["figures"]["roc_auc"]["rows"][0][2:] == ["", "", "", ""]
-
-
-def test_a_look_that_is_not_defined_is_a_gap():
     one_class = week(7, share=0.0)
     _, data = page_of(fg.Trend.of({"a": WEEKS["week 1"], "b": one_class, "c": WEEKS["week 2"]}))
     auc = data["figures"]["roc_auc"]
@@ -547,7 +521,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_diff_prints_differences_and_what_they_rest_on(folder):
+def test_diff_prints_differences_and_fails_after_them_where_a_signature_is_broken(folder):
     pair = folder / "week-4.json", folder / "week-1.json"
     done = run("diff", *pair, "--at", 0.5)
     assert done.exit_code == 0, done.output
@@ -558,6 +532,12 @@ def test_diff_prints_differences_and_what_they_rest_on(folder):
     done = run("diff", pair[1], pair[1])
     assert done.exit_code == 2
     assert "same result" in done.stderr
+    edited = json.loads((folder / "week-1.json").read_text()) | {"proof": 3}
+    (folder / "edited.json").write_text(json.dumps(edited))
+    done = run("diff", folder / "edited.json", folder / "week-2.json")
+    assert done.exit_code == 1
+    assert "edited.json is not what was signed" in done.stderr
+    assert run("diff", folder / "edited.json", folder / "week-2.json", "-q").exit_code == 1
 
 
 def test_trend_prints_looks_alarms_their_rate_and_how_many_are_signed(folder):
@@ -572,15 +552,6 @@ def test_trend_prints_looks_alarms_their_rate_and_how_many_are_signed(folder):
     words = "0 of 4 looks signed; nothing shows whether others were edited"
     assert f"signatures: {words}" in told
     assert words in (folder / "t.html").read_text()
-
-
-def test_diff_of_a_result_that_is_not_what_was_signed_fails_after_its_numbers(folder):
-    edited = json.loads((folder / "week-1.json").read_text()) | {"proof": 3}
-    (folder / "edited.json").write_text(json.dumps(edited))
-    done = run("diff", folder / "edited.json", folder / "week-2.json")
-    assert done.exit_code == 1
-    assert "edited.json is not what was signed" in done.stderr
-    assert run("diff", folder / "edited.json", folder / "week-2.json", "-q").exit_code == 1
 
 
 @pytest.mark.parametrize("command", ["report", "show", "diff", "trend"])
@@ -609,16 +580,10 @@ def test_thresholds_in_another_unit_than_scores_are_refused(folder):
         assert "--at 50 lies outside the axis" in done.stderr
 
 
-RATE = 0.06
-
-
-def test_looks_spend_the_rate_and_never_more():
+def test_each_test_has_a_third_of_the_rate_and_no_more_is_spent():
     chances = [2 * norm.sf(jump_limit(RATE, look)) for look in range(2, 1001)]
     assert sum(chances) == pytest.approx(RATE * (1 - 1 / 1000))
-
-
-def test_each_of_three_tests_has_a_third_of_the_rate():
-    """Zeros, then one comparison at the limit of a jump; as many at the root of three of it."""
+    # Zeros, then one comparison at the limit of a jump; as many at the root of three of it.
     looks = 12
     z = np.zeros(looks)
     z[0], z[-1] = np.nan, jump_limit(RATE / 3, looks)
@@ -627,18 +592,12 @@ def test_each_of_three_tests_has_a_third_of_the_rate():
     told = judge(z, RATE)
     assert told.shift[-1] == pytest.approx(1.0)
     assert told.jump[-1] < 1.0
-
-
-def test_a_drift_is_a_sum_beyond_the_boundary_of_robbins():
-    """Of n steps, with a mixture of one more: sqrt((n + 1) (log(n + 1) - 2 log rate))."""
+    # Of n steps, with a mixture of one more: sqrt((n + 1) (log(n + 1) - 2 log rate)).
     steps = 30
     boundary = math.sqrt((steps + 1) * (math.log(steps + 1) - 2 * math.log(RATE / 3)))
     z = np.full(steps + 1, boundary / steps)
     z[0] = np.nan
     assert judge(z, RATE).drift[-1] == pytest.approx(1.0)
-
-
-def test_a_comparison_that_is_missing_is_no_alarm_and_no_step():
     z = np.array([np.nan, 1.0, np.nan, 1.0])
     told = judge(z, RATE)
     assert [each[2] for each in told] == [0, 0, 0]
@@ -700,7 +659,7 @@ def test_a_rise_by_few_rows_is_less_of_an_alarm_than_a_fall():
     assert shares[1] < 0.97 * min(shares[0], 1.0)
 
 
-def test_the_noise_of_a_look_is_its_own():
+def test_the_noise_of_a_look_is_its_own_and_no_number_is_louder_than_it_allows():
     """Of a later one, however noisy, nothing is known yet."""
     counts = looks_of(3).counts
     terms = area(counts.sum(axis=0))
@@ -708,10 +667,7 @@ def test_the_noise_of_a_look_is_its_own():
     alone, before, other = (moved(counts, terms, noise_by_look(each)) for each in every)
     assert before.deviation == pytest.approx(alone.deviation)
     assert other.deviation < alone.deviation
-
-
-def test_no_number_is_louder_than_the_noise_of_its_look_allows():
-    """None of the last, and an earlier look may be one number: a part of its share of the noise."""
+    # None of the last, and an earlier look may be one number: a part of its share of the noise.
     counts = np.stack([looks_of(1).counts[0]] * 3)
     terms = area(counts.sum(axis=0))
     one, none = (moved(counts, terms, noise_by_look([4, 4, 4], loud)) for loud in (1.0, 0.0))

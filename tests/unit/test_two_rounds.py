@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from refusals import refused
 from rows import draw_rows
 
 import fedgauge as fg
@@ -37,6 +38,16 @@ TASKS = {
     "labels": fg.MultilabelTask(labels=["fever", "cough"]),
     "models": fg.BinaryTask(models=("new", "old")),
 }
+every_model = pytest.mark.parametrize("name", PRIVACY)
+every_task = pytest.mark.parametrize("task", TASKS)
+PAIRS = fg.BinaryTask(models=("new", "old"), pairs=[("new", "old")])
+TABLES = fg.MulticlassTask(labels=["cat", "dog"], also=["confusion"])
+MAPPED = Calibrator("platt", Beta(0.8, 0.8, -0.2))
+REFUSING = TwoRound(8, coarse=Axis.uniform(16, -8.0, 8.0))
+NESTED = b'{"kind":"search","of":'
+CLIENTS = {f"site-{i}": draw_rows(2000, seed=i, rate=0.4) for i in range(4)}
+MARGINS = {name: (y, 10 * s - 5) for name, (y, s) in CLIENTS.items()}
+EVEN = TwoRound(4, coarse=Axis.uniform(8, 0.0, 8.0, outside="clip"), widest=4, narrowest=0.5)
 
 
 def plan_for(name="noisy", two=TWO, **options):
@@ -53,10 +64,6 @@ def located_by(plan, counts=None, **more):
 
 def changed(plan, **fields):
     return msgspec.structs.replace(plan, **fields)
-
-
-every_model = pytest.mark.parametrize("name", PRIVACY)
-every_task = pytest.mark.parametrize("task", TASKS)
 
 
 @every_task
@@ -87,8 +94,7 @@ def test_plans_of_one_round_are_whole_and_find_no_bins():
     assert b"found" not in plan.to_bytes()
     assert b"shares" not in msgspec.json.encode(plan.statement("enforced"))
     released = Released(TWO.coarse, np.ones((1, 16)), 4)
-    with pytest.raises(PlanError, match="only the first of two rounds"):
-        find_bins(plan, released)
+    refused(PlanError, "only the first of two rounds", find_bins, plan, released)
     with pytest.raises(PlanError, match=r"both rounds: plan\.whole"):
         fg.evaluate({"a": ([0, 1], [1, 2])}, located_by(plan_for("exact")))
 
@@ -117,8 +123,7 @@ def test_rounds_that_cost_more_together_are_refused(which):
         rounds[which] = changed(rounds[which], noise=(noise * 1.01,))
         dear = changed(each, rounds=tuple(rounds))
         assert dear.whole.digest != plan.digest  # so no site takes it for what it approved of
-        with pytest.raises(PlanError, match="its noise costs more"):
-            dear.check_promise()
+        refused(PlanError, "its noise costs more", dear.check_promise)
 
 
 def test_what_is_sent_is_that_of_both_rounds():
@@ -154,12 +159,10 @@ def test_a_tree_or_another_first_round_is_refused():
     with pytest.raises(PlanError):
         changed(found, tree=(4, 2))
     first = changed(found.rounds[0], nodes=(8,))
-    with pytest.raises(PlanError, match="one round of"):
-        changed(found, rounds=(first, found.rounds[1]))
+    refused(PlanError, "one round of", changed, found, rounds=(first, found.rounds[1]))
     with pytest.raises(PlanError, match="a plan has one round, or two where it searches, got 1"):
         changed(found, rounds=found.rounds[1:])
-    with pytest.raises(PlanError, match="a plan has one round, or two"):
-        changed(found, found=None)
+    refused(PlanError, "a plan has one round, or two", changed, found, found=None)
     with pytest.raises(PlanError, match="counts over the coarse axis"):
         changed(plan, axis=Axis.uniform(16, -8.0, 9.0, outside="clip"))
 
@@ -174,9 +177,8 @@ def test_a_second_round_of_another_kind_is_refused(name):
         changed(plan, rounds=(strange.rounds[0], plan.rounds[1]))
 
 
-@pytest.mark.parametrize(
-    ("found", "told"),
-    [
+def test_what_no_first_round_gave_is_refused():
+    for found, told in (
         (Found(TWO, (1,) * 15, 4), "do not fit its axis"),
         (Found(TWO, (), 4), "do not fit its axis"),
         (Found(TWO, (1, 2), 4, starts=(0, 16)), "do not fit its axis"),
@@ -184,17 +186,8 @@ def test_a_second_round_of_another_kind_is_refused(name):
         (Found(TWO, (1, 2, 3), 4, starts=(0, 5, 5)), "do not fit its axis"),
         (Found(TWO, (1,) * 16, 0), "of nobody, or too large"),
         (Found(TWO, (2**70,) * 16, 4), "of nobody, or too large"),
-    ],
-)
-def test_what_no_first_round_gave_is_refused(found, told):
-    with pytest.raises(PlanError, match=told):
-        plan_for().located(found)
-
-
-PAIRS = fg.BinaryTask(models=("new", "old"), pairs=[("new", "old")])
-TABLES = fg.MulticlassTask(labels=["cat", "dog"], also=["confusion"])
-MAPPED = Calibrator("platt", Beta(0.8, 0.8, -0.2))
-REFUSING = TwoRound(8, coarse=Axis.uniform(16, -8.0, 8.0))
+    ):
+        refused(PlanError, told, plan_for().located, found)
 
 
 def noisy_with(noise):
@@ -202,16 +195,12 @@ def noisy_with(noise):
     return EvaluationPlan.under(privacy, TWO, cohort=COHORT)
 
 
-@pytest.mark.parametrize(
-    ("make", "told"),
-    [
+def test_what_has_one_round_says_so():
+    for make, told in (
         (lambda: plan_for().with_calibrator(MAPPED), "a map gives probabilities"),
         (lambda: plan_for(tree=(4, 2)), "two rounds have no tree"),
         (lambda: plan_for(score_sums=True), "neither weights nor score sums"),
-        (
-            lambda: EvaluationPlan.for_histogram(TWO, COHORT, weights=[1.0, 2.0]),
-            "neither weights nor score sums",
-        ),
+        (lambda: EvaluationPlan.for_histogram(TWO, COHORT, weights=[1.0, 2.0]), "neither weights"),
         (lambda: plan_for(task=LabelTask()), "scores and labels in one place"),
         (lambda: plan_for(task=PAIRS), "one score at a time. Leave out pairs"),
         (lambda: plan_for("exact", task=PAIRS), "one score at a time. Leave out pairs"),
@@ -221,11 +210,8 @@ def noisy_with(noise):
         (lambda: plan_for(two=REFUSING), 'outside="clip"'),
         (lambda: plan_for(min_cell=10), "min_cell is for exact sums"),
         (lambda: EvaluationPlan.under(LocalDP(1.0, unit="label"), TWO), "one round"),
-    ],
-)
-def test_what_has_one_round_says_so(make, told):
-    with pytest.raises(PlanError, match=told):
-        make()
+    ):
+        refused(PlanError, told, make)
 
 
 def written(plan, **changes):
@@ -254,7 +240,6 @@ DEAR = {
         plan_for(), task__of={"groups": {str(i): ["x"] for i in range(30)}, "crossed": True}
     ),
 }
-NESTED = b'{"kind":"search","of":'
 
 
 @pytest.mark.parametrize("name", DEAR)
@@ -271,9 +256,8 @@ def test_sizes_are_judged_before_anything_large_is_built(name, monkeypatch):
     assert len(str(refused.value)) < 400
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
+def test_what_is_no_plan_of_two_rounds_is_refused():
+    for data in (
         written(plan_for(), task__of={"kind": "search", "of": {}, "two": {}}),
         plan_for().to_bytes().replace(NESTED, NESTED * 50_000, 1),
         written(plan_for(), task__of=None),
@@ -284,11 +268,9 @@ def test_sizes_are_judged_before_anything_large_is_built(name, monkeypatch):
         written(located_by(plan_for()), found__more=1),
         written(located_by(plan_for()), found={}),
         written(plan_for(), found=json.loads(located_by(plan_for()).to_bytes())["found"]),
-    ],
-)
-def test_what_is_no_plan_of_two_rounds_is_refused(data):
-    with pytest.raises(PlanError):
-        EvaluationPlan.from_bytes(data)
+    ):
+        with pytest.raises(PlanError):
+            EvaluationPlan.from_bytes(data)
 
 
 @every_task
@@ -322,12 +304,6 @@ def test_plans_print_both_rounds_and_how_wide_ranges_are():
     assert f"{located_by(plan).axis.bins} bins of equal depth" in found
     assert "Axis.uniform(16, -8.0, 8.0" in shown
     assert "Found(16 counts of 4, " in repr(located_by(plan))
-
-
-CLIENTS = {f"site-{i}": draw_rows(2000, seed=i, rate=0.4) for i in range(4)}
-
-
-MARGINS = {name: (y, 10 * s - 5) for name, (y, s) in CLIENTS.items()}
 
 
 @pytest.fixture(scope="module", params=["noisy", "exact", "reports"])
@@ -385,9 +361,8 @@ def test_scores_that_are_no_probabilities_have_two_rounds():
     assert exact.privacy.public_inputs == ("scores margins",)
     noisy = fg.evaluate(MARGINS, privacy=DistributedDP(1.0), scores="unknown", seed=1)
     assert noisy.plan.found.two == TwoRound(64)
-    planned = fg.evaluate(
-        MARGINS, privacy=DistributedDP(1.0), scores="margins", examples=8000, seed=1
-    )
+    known = {"privacy": DistributedDP(1.0), "examples": 8000, "seed": 1}
+    planned = fg.evaluate(MARGINS, scores="margins", **known)
     assert planned.privacy.public_inputs == ("examples 8000", "scores margins")
     assert planned.plan.found.two.coarse == Axis.asinh(512, scale=1.0)
 
@@ -403,20 +378,16 @@ def test_an_axis_goes_before_the_hint_and_probabilities_change_no_plan():
     assert fg.evaluate(MARGINS, scores="margins", axis=axis).axis == axis
     with pytest.raises(PlanError, match="a plan already says hints"):
         fg.evaluate(MARGINS, plan_for("exact"), scores="margins")
-    with pytest.raises(fg.InputError, match="Where their scale is not known, axis='two-round'"):
-        fg.evaluate(MARGINS)
+    refused(fg.InputError, "Where their scale is not known, axis='two-round'", fg.evaluate, MARGINS)
 
 
-def test_two_models_are_told_apart_without_being_paired():
+def test_results_of_two_searches_compare_and_two_models_are_not_paired():
     clients = {
         name: fg.Examples(y, {"new": s, "old": s[::-1].copy()}) for name, (y, s) in MARGINS.items()
     }
     result = fg.evaluate(clients, models=["new", "old"], axis="two-round")
     assert result.plan.task.pairs == ()
     assert result.select(model="new").axis == result.select(model="old").axis
-
-
-def test_results_of_two_searches_compare():
     plan = plan_for(two=TwoRound(16, coarse=Axis.asinh(128)))
     one, other = (fg.evaluate(MARGINS, plan, seed=seed) for seed in (1, 2))
     assert one.axis != other.axis
@@ -499,7 +470,7 @@ def test_whatever_is_counted_the_bins_are_ones_that_members_accept(search):
     assert axis == two.axis(CoarseGroups(tuple(found.starts), tuple(found.counts)))
 
 
-def test_bins_of_many_smooth_scores_are_of_equal_depth():
+def test_bins_of_many_scores_are_of_equal_depth_whatever_noise_adds_to_empty_ones():
     scores = np.random.default_rng(0).normal(3.0, 2.0, 100_000)
     two = TwoRound(48)
     coarse = np.histogram(scores, two.coarse.edges)[0]
@@ -507,17 +478,11 @@ def test_bins_of_many_smooth_scores_are_of_equal_depth():
     assert depth.max() < 1.5
     # Few lie between the least positive scores and the least negative ones.
     assert np.sum(depth > 0.5) >= 46
-
-
-def test_what_noise_adds_to_empty_bins_is_taken_off_again():
     # Cut off at zero, these counts would have two thirds of all in empty bins.
     two = TwoRound(10, coarse=Axis.uniform(100, 0.0, 100.0, outside="clip"), widest=100)
     full = np.where(np.arange(100) < 4, 50, 0)
     edges = two.axis(counted(full + 8 * (-1) ** np.arange(100))).edges
     assert np.sum(edges[:-1] < 4.0) == 9
-
-
-def test_where_there_is_nothing_but_noise_bins_are_even():
     for counts in ([0] * 8, [-5] * 8, [3, -3, 2, -9, 1, 0, 0, 0]):
         assert on_eight(counts) == [float(edge) for edge in range(9)]
 
@@ -545,9 +510,6 @@ def test_no_bin_is_wider_and_no_inner_one_narrower_than_allowed():
     assert np.diff(axis.edges).min() >= 0.3
     with pytest.raises(AxisError, match="wider than 11 coarse bins"):
         two.check(Axis.from_edges([axis.low, axis.edges[-2], axis.high], outside="clip"))
-
-
-def test_where_floats_are_far_apart_bins_are_accepted():
     two = TwoRound(8, coarse=Axis.logit(512, limit=32.0, outside="clip"))
     for last in range(1, 20):
         axis = two.axis(counted([0] * (512 - last) + [100] * last))
@@ -580,12 +542,8 @@ def test_each_bin_holds_the_same_and_a_crowded_one_has_edges_at_both_ends():
     assert not {3.0, 4.0} & {*on_eight([11, 11, 11, 30, 11, 11, 11, 11], bins=9)}
 
 
-EVEN = TwoRound(4, coarse=Axis.uniform(8, 0.0, 8.0, outside="clip"), widest=4, narrowest=0.5)
-
-
-@pytest.mark.parametrize(
-    ("edges", "words"),
-    [
+def test_bins_that_no_first_round_gives_are_refused():
+    for edges, words in (
         ([0.0, 2.01, 4.0, 6.0, 8.0], "neither one of the coarse axis"),
         ([0.0, 2.0 + 1 / 32, 4.0, 6.0, 8.0], "neither one of the coarse axis"),
         ([0.0, np.nextafter(2.0, 3.0), 4.0, 6.0, 8.0], "neither one of the coarse axis"),
@@ -595,30 +553,21 @@ EVEN = TwoRound(4, coarse=Axis.uniform(8, 0.0, 8.0, outside="clip"), widest=4, n
         ([1.0, 2.0, 5.0, 8.0], "reach as far"),
         ([0.0, 2.0, 5.0, 7.0], "reach as far"),
         ([0.0, 2.0, 5.0, 9.0], "reach as far"),
-    ],
-)
-def test_bins_that_no_first_round_gives_are_refused(edges, words):
-    with pytest.raises(AxisError, match=words):
-        EVEN.check(Axis.from_edges(edges, outside="clip"))
+    ):
+        refused(AxisError, words, EVEN.check, Axis.from_edges(edges, outside="clip"))
 
 
 def test_bins_that_treat_scores_beyond_them_otherwise_are_refused():
     edges = [0.0, 2.0, 4.0, 6.0, 8.0]
     EVEN.check(Axis.from_edges(edges, outside="clip"))
-    with pytest.raises(AxisError, match="clip as the coarse ones do"):
-        EVEN.check(Axis.from_edges(edges))
-    with pytest.raises(AxisError, match="are listed"):
-        EVEN.check(Axis.uniform(4, 0.0, 8.0, outside="clip"))
+    refused(AxisError, "clip as the coarse ones do", EVEN.check, Axis.from_edges(edges))
+    refused(AxisError, "are listed", EVEN.check, Axis.uniform(4, 0.0, 8.0, outside="clip"))
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"bins": 1}, "3 to"),
-        ({"bins": 2**18 + 1}, "3 to"),
-        ({"bins": True}, "whole number"),
-        ({"bins": 8.0}, "whole number"),
-        ({"coarse": "asinh"}, "must be an Axis"),
+def test_two_rounds_that_make_no_sense_are_refused():
+    for options, words in (
+        *[({"bins": 1}, "3 to"), ({"bins": 2**18 + 1}, "3 to"), ({"bins": True}, "whole number")],
+        *[({"bins": 8.0}, "whole number"), ({"coarse": "asinh"}, "must be an Axis")],
         ({"coarse": Axis.from_values([0.0, 1.0])}, "known values"),
         ({"coarse": Axis.uniform(1)}, "a coarse axis has"),
         ({"coarse": Axis.uniform(2**16 + 1)}, "a coarse axis has"),
@@ -630,11 +579,8 @@ def test_bins_that_treat_scores_beyond_them_otherwise_are_refused():
         ({"narrowest": float("inf")}, "0 or above"),
         ({"widest": 127}, "between 128 and 512"),
         ({"widest": 513}, "between 128 and 512"),
-    ],
-)
-def test_two_rounds_that_make_no_sense_are_refused(options, words):
-    with pytest.raises(AxisError, match=words):
-        TwoRound(**{"bins": 8, **options})
+    ):
+        refused(AxisError, words, TwoRound, **{"bins": 8, **options})
 
 
 class TestCrowds:
