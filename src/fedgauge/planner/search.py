@@ -209,11 +209,7 @@ def _run(
 
 
 def _located(
-    plan: EvaluationPlan,
-    two: TwoRound,
-    world: World,
-    groups: int,
-    rng: np.random.Generator,
+    plan: EvaluationPlan, two: TwoRound, world: World, groups: int, rng: np.random.Generator
 ) -> EvaluationPlan:
     """The plan of the second round; the first counts all groups, each by every score."""
     rows = _reported(plan, world.on(two.coarse), rng).sum(axis=0) * groups
@@ -249,10 +245,7 @@ _FEWEST_EXACT_BINS: Final = 8
 _CELLS_PER_BIN: Final = 3  # smallest cells that a bin is to hold of the rarer class
 
 _FINEST: Final = (16, 8)
-_TREES: Final = (
-    *((bins,) for bins in (8, 12, 16, 24, 32, 48, 64)),
-    *((8, 8), _FINEST),
-)
+_TREES: Final = (*((bins,) for bins in (8, 12, 16, 24, 32, 48, 64)), *((8, 8), _FINEST))
 _FINER_TREES: Final = ((16, 16), (32, 16))  # where the finest of those is best
 # Share of the bins for scores farther out than plausible ones: of one level, of two, where there
 # are more bins anyway.

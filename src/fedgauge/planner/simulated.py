@@ -214,10 +214,7 @@ Scale = Callable[[Floats], Floats]
 
 
 def drawn_worlds(
-    plausible: Sequence[Plausible],
-    scales: Sequence[Scale],
-    examples: int,
-    positive_rate: float,
+    plausible: Sequence[Plausible], scales: Sequence[Scale], examples: int, positive_rate: float
 ) -> tuple[World, ...]:
     """One for each, much finer than bins are; `scales` are what log-odds look like as scores."""
     log_odds = _reference_quantiles(_FINE, positive_rate)

@@ -132,9 +132,7 @@ def calibrate_gaussian(
     return _smallest(lambda sigma2: cost(sigma2, parties), delta, guess=sigma2)
 
 
-def compose(
-    costs: Iterable[PrivacyStatement | tuple[float, float]],
-) -> tuple[float, float]:
+def compose(costs: Iterable[PrivacyStatement | tuple[float, float]]) -> tuple[float, float]:
     """Total (epsilon, delta) of releases, each of which may depend on those before it: their sums.
 
     Tighter theorems need budgets that are fixed in advance. With an exact sum epsilon is infinite.

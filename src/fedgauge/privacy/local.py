@@ -327,10 +327,7 @@ class LocalDP(PrivacyModel, frozen=True, tag="local-dp", omit_defaults=True):
             (together(0), _NONE_HIDES),
             (ANY_SITE, f"The ranges that its own rows are in. {_ONLY_RESULTS}"),
             (READER, f"Estimates made of all counts. {allowed}, whatever else the reader knows."),
-            (
-                ONLOOKER,
-                "As much as the coordinator: counts of flipped labels are safe to show.",
-            ),
+            (ONLOOKER, "As much as the coordinator: counts of flipped labels are safe to show."),
         ]
 
     def worked(self, delta: float | None, min_cell: int) -> tuple[str, str]:

@@ -188,13 +188,7 @@ class ShareLaw:
     """
 
     def __init__(
-        self,
-        noise: Noise,
-        parameter: float,
-        *,
-        parties: int,
-        shares: int = 1,
-        sensitivity: int,
+        self, noise: Noise, parameter: float, *, parties: int, shares: int = 1, sensitivity: int
     ) -> None:
         self._repeats, self._signed, self._parts = 1, False, math.inf
         part = Fraction(shares, parties)

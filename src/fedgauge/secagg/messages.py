@@ -27,14 +27,7 @@ from fedgauge.histograms.axis import MOST_BINS
 from fedgauge.keys import SigningKey
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.limits import first_session
-from fedgauge.protocol import (
-    COORDINATOR,
-    EVERYONE,
-    Envelope,
-    Message,
-    is_signed,
-    session_id,
-)
+from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope, Message, is_signed, session_id
 from fedgauge.secagg.graph import MOST_MEMBERS, Graph, check_members, is_safe, survivors_needed
 from fedgauge.secagg.masking import KEY_BYTES, AgreementKey, derive, seal, unseal, word_bits
 from fedgauge.secagg.secret_sharing import DIGEST_BYTES, Box, Kind

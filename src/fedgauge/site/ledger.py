@@ -269,12 +269,7 @@ _NOT_THERE: Final = (
 
 
 def check_second(
-    books: Books,
-    account: Account,
-    cost: Cost,
-    asked: Asked,
-    exact: ExactSum | None,
-    turn: Turn,
+    books: Books, account: Account, cost: Cost, asked: Asked, exact: ExactSum | None, turn: Turn
 ) -> None:
     """Refuse a second round of anything but an evaluation that this site joined from the start.
 

@@ -265,10 +265,7 @@ class Chain:
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
-            f"{self._path.as_uri()}?mode=rw",
-            uri=True,
-            timeout=self._timeout,
-            isolation_level=None,
+            f"{self._path.as_uri()}?mode=rw", uri=True, timeout=self._timeout, isolation_level=None
         )
         try:
             connection.execute("PRAGMA synchronous=FULL")
@@ -332,10 +329,7 @@ class Chain:
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except (
-            sqlite3.Error,
-            UnicodeDecodeError,
-        ) as error:  # SQLite quotes the file
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite quotes the file
             raise LedgerError(self._explain(error)) from None
         except OSError as error:
             raise LedgerError(

@@ -566,12 +566,7 @@ def _branchings(
     # Over flipped labels, which need no cohort, a tree gains nothing.
     if tree == "auto" and privacy.adds_noise and cohort is not None:
         return choose_tree(
-            privacy,
-            cohort,
-            parties=parties,
-            examples=examples,
-            positive_rate=rate,
-            only=only,
+            privacy, cohort, parties=parties, examples=examples, positive_rate=rate, only=only
         )
     return (FLAT_BINS,)
 
