@@ -184,7 +184,6 @@ def _recall_at(flagged: Floats, fpr: Floats, tpr: Floats, share: float) -> Float
 
 
 def _share(counts: Floats) -> float:
-    """Share of positives."""
     return float(counts[1].sum() / counts.sum())
 
 

@@ -202,8 +202,6 @@ def probabilities(log_odds: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class _Equation:
-    """What is solved."""
-
     forecasts: Forecasts
     design: Floats
     offset: Floats

@@ -299,7 +299,6 @@ def _runs(thresholds: Floats, holds: NDArray[np.bool_]) -> tuple[Interval, ...]:
 
 
 def _checked(threshold: Any) -> float:
-    """A threshold that is a risk."""
     number = isinstance(threshold, Real) and not isinstance(threshold, bool)
     if not number or not 0.0 < float(threshold) < 1.0:
         raise InputError(

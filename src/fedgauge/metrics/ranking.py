@@ -180,8 +180,6 @@ def reading_metric(
 
 
 class _Ingredients(NamedTuple):
-    """What goes into an estimate."""
-
     number: Bounded  # with the bounds of binning
     other: float  # what a second view of the same counts gives
     interval: Interval  # covers noise and sampling

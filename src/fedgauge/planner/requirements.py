@@ -92,9 +92,8 @@ def needs(
 
     Examples
     --------
-    >>> from fedgauge import SecureAggregation
     >>> hints = {"clients": 5, "examples": 2_000, "positive_rate": 0.2}
-    >>> needed = needs(0.03, metric="recall", at=0.5, privacy=SecureAggregation(), **hints)
+    >>> needed = needs(0.03, metric="recall", at=0.5, privacy=fg.SecureAggregation(), **hints)
     >>> needed.epsilon, round(needed.examples, -3), round(needed.expected, 2)
     (None, 4000, 0.04)
     """
@@ -236,7 +235,6 @@ class _Wish(NamedTuple):
 
 
 def _wish(metric: str, at: float | None) -> _Wish:
-    """The metric asked for, by its name."""
     rows = {row.name: row for row in metrics_of(AtThreshold) if isinstance(row, ThresholdMetric)}
     if metric in (ROC_AREA_ERROR, CALIBRATION_ERROR):
         if at is not None:

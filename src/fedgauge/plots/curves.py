@@ -76,7 +76,6 @@ class _CurveDisplay(Drawn):
 
     @classmethod
     def _read(cls, result: Evaluation, band: BandKind | None) -> dict[str, Any]:
-        """What there is to draw of a result."""
         kind = cls._kind
         if cls._averages and result.has_average:
             x, y = getattr(result, f"macro_{kind.name}_curve")().points()

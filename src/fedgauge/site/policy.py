@@ -341,7 +341,6 @@ def _judge_labels(policy: Policy, task: Task) -> None:
 
 
 def _judge_groups(policy: Policy, task: Task) -> None:
-    """Refuse more groups than the site file allows."""
     layout, most = task.layout, policy.max_groups
     groups = sum(map(layout.cells, layout.groupings)) if layout.groups else 0
     if groups > most:

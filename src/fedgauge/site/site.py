@@ -464,8 +464,6 @@ _MOST_BYTES: Final = 1000
 
 
 class _Approval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An approval as it is kept."""
-
     approver: str
     signature: bytes
 

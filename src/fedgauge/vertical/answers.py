@@ -85,7 +85,6 @@ class LabelAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Examples
     --------
-    >>> from fedgauge import DistributedDP, EvaluationPlan
     >>> privacy = DistributedDP(1.0, unit="label", neighbours="flip")
     >>> plan = EvaluationPlan.for_pairs("adaptive", 5000, privacy)
     >>> answer = LabelAnswer.signed(SigningKey.generate(), plan, bytes(32), [12, -345])

@@ -86,7 +86,6 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
 
     Examples
     --------
-    >>> from fedgauge.keys import SigningKey
     >>> roster = Roster.of_ids([3, 1, 2], SigningKey.generate())
     >>> roster.ids, Roster.from_bytes(roster.to_bytes()) == roster
     (('1', '2', '3'), True)
@@ -172,9 +171,8 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
         roster = decoded(cls, data, ROSTER_FORMAT)
         if roster is None:
             raise ProtocolError(
-                f"this is not a roster as this fedgauge writes them ({ROSTER_FORMAT}), or not "
-                "all of it. "
-                "`fedgauge vertical roster` makes one."
+                f"this is not a roster as this fedgauge writes them ({ROSTER_FORMAT}), or not all "
+                "of it. `fedgauge vertical roster` makes one."
             )
         if not verify(roster.party, covered(roster, _SIGNED_AS), roster.signature):
             raise ProtocolError("the roster is not signed by the party it names.")
@@ -415,9 +413,8 @@ class Bins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         bins = decoded(cls, data, ASSIGNMENT_FORMAT)
         if bins is None:
             raise ProtocolError(
-                f"these are not a party's bins as this fedgauge writes them "
-                f"({ASSIGNMENT_FORMAT}), or not all "
-                "of them. Name the file that whoever scored sent."
+                f"these are not a party's bins as this fedgauge writes them ({ASSIGNMENT_FORMAT}), "
+                "or not all of them. Name the file that whoever scored sent."
             )
         return bins
 
@@ -557,8 +554,6 @@ def assign_bins(
 
     Examples
     --------
-    >>> from fedgauge.keys import SigningKey
-    >>> from fedgauge.privacy import DistributedDP
     >>> keys = [SigningKey.generate() for _ in range(3)]
     >>> rosters = {key.public: Roster.of_ids(range(i, 3000, 3), key) for i, key in enumerate(keys)}
     >>> scored = (range(3000), np.linspace(0, 1, 3000))
@@ -693,7 +688,6 @@ def assign_ranks(
 
     Examples
     --------
-    >>> from fedgauge.keys import SigningKey
     >>> key = SigningKey.generate()
     >>> rosters = {key.public: Roster.of_ids(range(3000), key)}
     >>> privacy = DistributedDP(1.0, unit="label", neighbours="flip")

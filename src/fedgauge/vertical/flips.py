@@ -38,7 +38,6 @@ class Flips:
     Examples
     --------
     >>> import tempfile
-    >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path, ids, labels = Path(folder) / "labels.flips", ["a", "b"], [True, False]
     ...     first = Flips.kept(path, ids, labels, epsilon=1.0)
