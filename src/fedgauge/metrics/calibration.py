@@ -181,9 +181,9 @@ class Groups:
         low, middle, high = places
         owners = _group_of(edges, middle)
         first, last = _group_of(edges, low), _group_of(edges, high, before=True)
-        return cls(
-            forecasts, _numbered(owners, forecasts.totals), rule, first, np.maximum(first, last)
-        )
+        held = np.bincount(owners, forecasts.totals) > 0
+        numbers = np.where(held, np.cumsum(held) - 1, -1)  # without gaps
+        return cls(forecasts, numbers[owners], rule, first, np.maximum(first, last))
 
     def __len__(self) -> int:
         return int(self.owners.max()) + 1
@@ -351,13 +351,6 @@ def _ranks(totals: Floats) -> tuple[Floats, Floats, Floats]:
     above = np.cumsum(totals) / total
     below = np.append(0.0, above[:-1])
     return below, (below + above) / 2.0, above
-
-
-def _numbered(owners: Indices, totals: Floats) -> Indices:
-    """Groups numbered from 0 without gaps; bins of groups without examples belong to none."""
-    held = np.bincount(owners, totals) > 0
-    numbers: Indices = np.where(held, np.cumsum(held) - 1, -1)
-    return numbers[owners]
 
 
 def _checked_number(bins: object) -> int:

@@ -330,6 +330,8 @@ def smooth(forecasts: Forecasts) -> LogOddsLine:
     What is left over in groups of equal mass is a difference in log-odds, with a variance. A
     Gaussian process is fitted to it, averaged over sizes and lengths of bends by their likelihood.
     """
+    from scipy.optimize import isotonic_regression
+
     curve, p = held_beta(forecasts)
     totals = forecasts.totals
     groups = Partition.equal_mass(totals, min(cube_root(forecasts), _MOST))
@@ -348,7 +350,8 @@ def smooth(forecasts: Forecasts) -> LogOddsLine:
             break
     odds = curve.c - curve.a * np.logaddexp(0.0, -knots) + curve.b * np.logaddexp(0.0, knots)
     weights = np.interp(knots, centres, 1.0 / variances)
-    rising = _rising(knots, odds + bend, weights)
+    least = _LEAST_SLOPE * knots
+    rising = least + isotonic_regression(odds + bend - least, weights=weights).x
     return LogOddsLine(tuple(knots.tolist()), tuple(rising.tolist()))
 
 
@@ -374,14 +377,6 @@ def _alike(left: Floats, right: Floats, length: float) -> Floats:
     apart = (left[:, np.newaxis] - right) / length
     alike: Floats = np.exp(-0.5 * apart**2)
     return alike
-
-
-def _rising(x: Floats, y: Floats, weights: Floats) -> Floats:
-    """The nearest values that rise by at least the least slope."""
-    from scipy.optimize import isotonic_regression
-
-    rising: Floats = isotonic_regression(y - _LEAST_SLOPE * x, weights=weights).x
-    return rising + _LEAST_SLOPE * x
 
 
 Form = Beta | LogOddsLine | Steps

@@ -11,6 +11,7 @@ from fedgauge.errors import PlanError
 from fedgauge.histograms.axis import Axis
 from fedgauge.plan.rounds import Round, RoundTerms, alone_in_words
 from fedgauge.privacy import PrivacyModel, local, models
+from fedgauge.privacy.oracles import KEEP
 
 
 class FlipRound(Round, frozen=True, tag="flips"):
@@ -37,7 +38,7 @@ class FlipRound(Round, frozen=True, tag="flips"):
                 "flipped labels are counted in bins alone: a tree over them gains nothing. Use "
                 "tree='flat', or one branching, the number of bins."
             )
-        if not local.is_chance(self.chance):
+        if not 0 < self.chance < KEEP:
             raise PlanError(
                 "the flips of this plan are such as none has. Make the plan again with "
                 "EvaluationPlan.for_flips."

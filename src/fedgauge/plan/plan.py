@@ -78,11 +78,6 @@ def written(moment: Any) -> str:
     return stored
 
 
-def is_past(moment: str) -> bool:
-    """Whether the clock is beyond a moment as it is stored; its own second is not."""
-    return now().replace(microsecond=0) > datetime.fromisoformat(moment)
-
-
 def _malformed(moment: Any) -> str:
     got = repr(moment)[:40] if isinstance(moment, str) else type(moment).__name__
     return (
@@ -499,7 +494,10 @@ class EvaluationPlan(
     @property
     def has_expired(self) -> bool:
         """Whether it may no longer be used, by the clock of this machine."""
-        return self.not_after is not None and is_past(self.not_after)
+        if self.not_after is None:
+            return False
+        # Its own second is within it.
+        return now().replace(microsecond=0) > datetime.fromisoformat(self.not_after)
 
     def check_time(self) -> None:
         """Refuse a plan that has expired."""

@@ -42,11 +42,6 @@ _DELTA: Final = 1e-6
 _BINS: Final = 8  # of the plans compared: their noise does not depend on it
 
 
-def usual_delta(examples: int) -> float:
-    """Well below the share of one example."""
-    return min(_DELTA, 0.1 / examples)
-
-
 def less_noise(privacy: AnyPrivacyModel, task: AnyTask, delta: float) -> DistributedDP | None:
     """The same promise but for a `delta`, by Skellam noise, where it is less than Polya's; or None.
 
@@ -410,7 +405,8 @@ def _least_error(
 ) -> EvaluationPlan:
     """Under noise: the axis and tree with the least error."""
     privacy, n, rate = known.privacy, known.examples, known.positive_rate
-    less = less_noise(privacy, known.task, delta or usual_delta(n))
+    usual = min(_DELTA, 0.1 / n)  # well below the share of one example
+    less = less_noise(privacy, known.task, delta or usual)
     if delta is not None and less is not None:
         privacy, less = less, None
 

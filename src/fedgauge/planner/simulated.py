@@ -196,12 +196,6 @@ class World(NamedTuple):
         bins = axis.index(self.scores)
         return np.array([np.bincount(bins, row, minlength=axis.bins) for row in self.drawn])
 
-    def of_known(self, bins: int) -> "World":
-        """The same if scores were so many known values, and there were no others."""
-        axis = Axis.uniform(bins)
-        counts = self.on(axis)
-        return self._replace(scores=axis.edges[:-1], drawn=counts, truth=truth_of(counts))
-
 
 class Plausible(Protocol):
     """What scores may look like."""
@@ -238,20 +232,16 @@ def worlds(examples: int, positive_rate: float, *, smooth: bool = False) -> tupl
     """Worlds of probabilities: real ones, and of smooth shapes; or of these alone."""
     from scipy.special import expit
 
-    plausible: Sequence[Plausible] = SHAPES if smooth else plausible_scores()
+    plausible: Sequence[Plausible] = SHAPES if smooth else (*score_tables(), *SMOOTH)
     return drawn_worlds(plausible, [expit] * len(plausible), examples, positive_rate)
-
-
-def plausible_scores() -> tuple[Plausible, ...]:
-    """What the planner takes for possible: scores of real models, and smooth ones."""
-    return (*score_tables(), *SMOOTH)
 
 
 def on_axis(world: World, axis: Axis) -> tuple[World, Floats]:
     """A world and its counts on an axis, of which probabilities fill the whole."""
-    if axis.kind == "values":
-        world = world.of_known(axis.bins)
-        return world, world.drawn
+    if axis.kind == "values":  # as if there were no other scores
+        known = Axis.uniform(axis.bins)
+        counts = world.on(known)
+        return World(known.edges[:-1], counts, truth_of(counts), world.rng), counts
     return world, world.on(_of_probabilities(axis))
 
 

@@ -280,11 +280,6 @@ class Overlaid(NamedTuple):
         """Whether slices are too many for more than a line each."""
         return self.slices > MOST_BANDS
 
-    @property
-    def is_crowd(self) -> bool:
-        """Whether slices are too many to be told apart."""
-        return self.slices > _MOST_COLOURS
-
 
 def read_slices(
     result: Evaluation,
@@ -407,7 +402,7 @@ def put_slices(
     for number, each in enumerate(slices):
         called = _joined(name, overlaid.own if each is display else each.name)
         look = {}
-        if overlaid.is_crowd:
+        if overlaid.slices > _MOST_COLOURS:
             label = "_slice" if number else _of_all(overlaid, ax, name, slices)
             look = {"color": text, "linestyle": "-", "marker": "", "label": label, **_CROWD}
         with_chance = chance and (each is display or not plain)

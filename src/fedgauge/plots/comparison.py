@@ -444,7 +444,8 @@ class ConfusionMatrixDisplay:
             told = _SHARES[self.normalize] if self.normalize else self._counted
             self.figure_.colorbar(self.im_, ax=ax, label=told, shrink=0.8)
         lay_out(ax)
-        size = min(_LARGEST, 0.85 * self._cell / (_LETTER * self._longest))
+        longest = max(len(text) for row in self._texts for text in row)
+        size = min(_LARGEST, 0.85 * self._cell / (_LETTER * longest))
         if include_values is None:
             few = len(self.display_labels) <= _MOST_NUMBERS
             include_values = few and size >= _SMALLEST
@@ -472,10 +473,6 @@ class ConfusionMatrixDisplay:
             ["-" if math.isnan(cell) else form.format(cell) for cell in row]
             for row in self.confusion_matrix.tolist()
         ]
-
-    @property
-    def _longest(self) -> int:
-        return max(len(text) for row in self._texts for text in row)
 
     def _size(self) -> tuple[float, float]:
         """Of a figure of its own, in inches."""

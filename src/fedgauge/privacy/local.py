@@ -50,11 +50,6 @@ def least_chance(epsilon: float) -> int:
     return least(epsilon, lambda power: 1 / (power + 1), odds)
 
 
-def is_chance(chance: int) -> bool:
-    """Whether labels can be flipped with a chance and still tell something."""
-    return 0 < chance < KEEP
-
-
 def keeps_epsilon(chance: int, epsilon: float) -> bool:
     """Whether flips of this chance tell no more of a label than epsilon allows."""
     return keeps(odds(chance), epsilon)

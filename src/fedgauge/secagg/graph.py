@@ -226,14 +226,10 @@ def _log_choose(n: int | Indices, k: int | Indices) -> Floats:
     n, k = np.broadcast_arrays(np.asarray(n), np.asarray(k))
     fits = (k >= 0) & (k <= n)
     n, k = np.where(fits, n, 0), np.where(fits, k, 0)
-    table = _log_factorials(int(n.max(initial=0)))
+    table = _log_factorials(1 << max(10, int(n.max(initial=0)).bit_length()))
     return np.where(fits, table[n] - table[k] - table[n - k], -np.inf)
 
 
-def _log_factorials(most: int) -> Floats:
-    return _factorial_table(1 << max(10, most.bit_length()))
-
-
 @lru_cache(maxsize=16)
-def _factorial_table(size: int) -> Floats:
+def _log_factorials(size: int) -> Floats:
     return np.concatenate([[0.0], np.cumsum(np.log2(np.arange(1, size + 1)))])

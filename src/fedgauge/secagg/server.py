@@ -765,7 +765,7 @@ class SummationServer:
     def _require(self, answered: Collection[int], needed: int) -> None:
         if len(answered) < needed:
             otherwise = ", or start again with the members who are there."
-            if self._is_second_exact:
+            if self._invitation.follows is not None and not self._invitation.plan.is_noisy:
                 otherwise = (
                     ": the second of two exact sums is over the members of the first. If they do "
                     "not come back, start again with noise, or when all of them are there."
@@ -778,10 +778,6 @@ class SummationServer:
                 f"{len(answered)} members answered and {needed} are needed. Wait for more"
                 f"{otherwise}{self._who(answered)}"
             )
-
-    @property
-    def _is_second_exact(self) -> bool:
-        return self._invitation.follows is not None and not self._invitation.plan.is_noisy
 
     def _who(self, answered: Collection[int]) -> str:
         """Sentences that name whom it lies with."""

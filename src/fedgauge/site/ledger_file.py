@@ -221,7 +221,11 @@ class Chain:
                 pages = Pages(lines)
                 yield pages
                 if pages.added:
-                    head = _insert(connection, heads[-1], pages.added)
+                    head = heads[-1]
+                    for line in pages.added:
+                        head = head.then(line)
+                        row = (head.number, line, head.digest)
+                        connection.execute("INSERT INTO entries VALUES (?, ?, ?)", row)
                     connection.execute("COMMIT")
                     self._write_heads(head)
 
@@ -354,10 +358,3 @@ def _holds(heads: Sequence[Head], head: Head) -> bool:
 def _application(connection: sqlite3.Connection) -> int:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     return int(application)
-
-
-def _insert(connection: sqlite3.Connection, head: Head, lines: Sequence[str]) -> Head:
-    for line in lines:
-        head = head.then(line)
-        connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (head.number, line, head.digest))
-    return head

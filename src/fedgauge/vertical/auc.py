@@ -282,20 +282,14 @@ class PairMechanism:
         split = self.split(known)
         parts = np.array([split.share, WHOLE - split.share]) / WHOLE
         reach = np.array([np.ones(len(known)), split.reach])
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             if self.noise == "polya":
-                each = _laplace_variance(reach / (parts * privacy.epsilon))
+                each = 0.5 / np.sinh(0.5 / (reach / (parts * privacy.epsilon))) ** 2
             else:
                 each = reach**2 / (parts * float(2 * rho_of(*privacy.budget)))
         count, ranks = np.where(reach > 0, each, 0.0)
         off = split.centre - balance_rank(auc, positives, known.examples)
         return np.array([off**2 * count, ranks])
-
-
-def _laplace_variance(scale: Floats) -> Floats:
-    with np.errstate(over="ignore"):
-        variance: Floats = 0.5 / np.sinh(0.5 / scale) ** 2
-    return variance
 
 
 def rho_of(epsilon: float, delta: float) -> Fraction:

@@ -177,7 +177,11 @@ def evaluate_vertical(
     else:
         assert isinstance(privacy, DistributedDP)  # noqa: S101  (checked, or none is predicted)
         auc = _by_pairs(joined, ranks, known, MECHANISMS[chosen], privacy, positive, source)
-        statement = _stated(privacy, binned.hints)
+        # Noise of a pair is drawn exactly, and needs no other party.
+        (epsilon, delta), unit, hints = privacy.budget, privacy.unit, binned.hints
+        statement = PrivacyStatement(
+            privacy.name, unit, privacy.neighbours, epsilon, delta, None, hints, "simulated"
+        )
     parties, examples = len(joined.parties), len(joined.scores)
     return LabelAuc(auc, statement, chosen, parties, examples, predicted)
 
@@ -280,11 +284,3 @@ def _positives(labels: Column, positive: Label | None) -> NDArray[np.bool_]:
         told = reader.complaint()
         raise LabelError(f"{reader.unusable:,} of {len(labels):,} labels {told}.")
     return read.astype(bool)
-
-
-def _stated(privacy: DistributedDP, hints: tuple[str, ...]) -> PrivacyStatement:
-    """What a pair of each party may claim: noise is drawn exactly, and needs no other party."""
-    epsilon, delta = privacy.budget
-    return PrivacyStatement(
-        privacy.name, privacy.unit, privacy.neighbours, epsilon, delta, None, hints, "simulated"
-    )

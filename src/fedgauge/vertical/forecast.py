@@ -168,7 +168,9 @@ def plan_vertical(
     if not isinstance(privacy, DistributedDP) or privacy.unit != "label":
         raise PlanError("privacy must be DistributedDP(..., unit='label', neighbours='flip').")
     rate = check_rate(positive_rate)
-    _check_sizes(parties, examples)
+    for name, number, least in (("parties", parties, 1), ("examples", examples, max(parties, 2))):
+        if not isinstance(number, int) or isinstance(number, bool) or number < least:
+            raise PlanError(f"{name} must be a whole number of at least {least:,}, got {number!r}.")
     if not 0.5 < auc < 1:
         raise PlanError(f"auc must lie between 0.5 and 1, got {auc!r}.")
     chosen = everybody(parties) if cohort is None else cohort
@@ -197,9 +199,3 @@ def plan_vertical(
         apart,
         flipped_deviation(privacy.epsilon, examples=examples, positive_rate=rate, auc=auc),
     )
-
-
-def _check_sizes(parties: int, examples: int) -> None:
-    for name, number, least in (("parties", parties, 1), ("examples", examples, max(parties, 2))):
-        if not isinstance(number, int) or isinstance(number, bool) or number < least:
-            raise PlanError(f"{name} must be a whole number of at least {least:,}, got {number!r}.")
