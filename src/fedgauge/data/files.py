@@ -915,7 +915,7 @@ def refuse_repeated_files(paths: Sequence[str | Path]) -> None:
 def some_labels(
     paths: Sequence[str | Path], column: str, *, most: int, separator: str | None = None
 ) -> list[str] | None:
-    """The labels of a column, in order; None where it has more than `most`: those would be rows."""
+    """The labels in the first rows of files, in order; None for more than `most`, as rows have."""
     found: set[str] = set()
     for path in map(Path, paths):
         opener = checked_opener(path, (column,), Dialect(separator, "."))

@@ -292,7 +292,7 @@ class Exchange:
         return self._write_signed(self._ready(invitation) / name, data)
 
     def _write_signed(self, path: Path, data: bytes) -> Path:
-        """Write what is signed, where nothing is in the way; where it went."""
+        """Write what is signed, under another name where something is in the way; where it went."""
         try:
             _write(path, data)
         except _InTheWay as told:

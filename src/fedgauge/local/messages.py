@@ -210,7 +210,7 @@ def report_rows(
     watch: Callable[[Examples], None] = lambda _: None,
     done: Callable[[RowSummary], None],
 ) -> Iterator[bytes]:
-    """The messages of :func:`encode_rows`; `watch` gets the rows, `done` their summary."""
+    """The messages of :func:`encode_rows`; for the owner `watch` gets rows, `done` a summary."""
     plan.check_time()
     form = ReportFormat(plan)
     source = source if source is not None else Keystream()
