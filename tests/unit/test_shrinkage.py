@@ -110,6 +110,29 @@ def test_known_totals_have_a_path_of_least_squares_too(noise):
     np.testing.assert_allclose(fit.counts, totals * share + pull, atol=1e-6)
 
 
+def test_a_deep_tree_has_a_path_too(monkeypatch):
+    """Steps of the expected curvature alone go on for ever under a binary tree; Newton's end."""
+    pooled = released(fg.DistributedDP(0.3), (2,) * 7).pooled
+    prior, noisy = shrinkage._prior(pooled.axis), pooled.unbiased
+    family = shrinkage._Poisson(np.full(256, np.log(noisy.sum() / 256)))
+    seen = shrinkage._Seen.of(family, noisy.ravel(), pooled.noise_matrix)
+    fit = shrinkage._fit(seen, prior.of_both[1], 1e-6)
+    mean = np.exp(family.start + fit.path)
+    spread = pooled.noise_matrix + np.diag(mean)
+    pull = mean * np.linalg.solve(spread, noisy.ravel() - mean)
+    np.testing.assert_allclose(prior.of_both[1] @ pull, fit.path, atol=1e-4)
+    assert fit.found
+    monkeypatch.setattr(shrinkage, "_FIRST_STEPS", shrinkage._STEPS)
+    assert not shrinkage._fit(seen, prior.of_both[1], 1e-6).found
+
+
+def test_counts_stay_as_released_where_no_path_is_found(monkeypatch):
+    monkeypatch.setattr(shrinkage, "_STEPS", 1)
+    for pooled in (released(DDP).pooled, labelled("tree")):
+        assert pooled.likely is pooled.counts
+        assert not pooled.is_shrunk
+
+
 @pytest.mark.usefixtures("tight")
 def test_the_evidence_of_little_noise_is_that_of_laplace():
     """Of Poisson counts, up to the error of Stirling's formula, which the weights do not see."""

@@ -325,13 +325,16 @@ class PooledCounts:
     @property
     def is_shrunk(self) -> bool:
         """Whether likely counts are others than those that noise left."""
-        small = self.axis.bins <= MOST_BINS
-        return self.noisy and self.shrinks and small and bool(self.counts.any(axis=1).all())
+        return self.likely is not self.counts
 
     @cached_property
     def likely(self) -> Floats:
         """The counts that values and curves are read from: under noise nearer to a smooth ratio."""
-        return self._shrunk(self.counted_on or self.axis) if self.is_shrunk else self.counts
+        small = self.axis.bins <= MOST_BINS
+        if not (self.noisy and self.shrinks and small and self.counts.any(axis=1).all()):
+            return self.counts
+        likely = self._shrunk(self.counted_on or self.axis)
+        return self.counts if likely is None else likely
 
     @cached_property
     def unshrunk(self) -> Self:
@@ -343,9 +346,11 @@ class PooledCounts:
         vars(same).update(known)  # which no shrinking changes
         return same
 
-    def _shrunk(self, axis: Axis) -> Floats:
+    def _shrunk(self, axis: Axis) -> Floats | None:
         """Likely counts, with the totals of the counts."""
         likely = shrunk(axis, self.unbiased, self.noise_matrix)
+        if likely is None:
+            return None
         totals = self.counts.sum(axis=1, keepdims=True) / likely.sum(axis=1, keepdims=True)
         return np.asarray(likely * totals)
 
@@ -551,8 +556,10 @@ class LabelCounts(PooledCounts):
         (counts,) = self._repaired(self.unbiased[np.newaxis, 1], self.totals[np.newaxis])
         return np.asarray(counts)
 
-    def _shrunk(self, axis: Axis) -> Floats:
+    def _shrunk(self, axis: Axis) -> Floats | None:
         positives = shrunk_within(axis, self.unbiased[1], self.totals, self.noise_matrix)
+        if positives is None:
+            return None
         # As many as counted, by shares of what bins have room for: none gets beyond its total.
         more = float(self.counts[1].sum() - positives.sum())
         room = self.totals - positives if more > 0 else positives

@@ -40,7 +40,8 @@ _FARTHEST: Final = 36.0  # log-odds of an edge: beyond, float64 cannot tell 1 - 
 _LARGEST: Final = 44.0  # logarithm of a count
 _FEWEST: Final = 1e-9  # of a class in a bin, so that none is without any
 _KNOWN: Final = 1e-9  # of its noise is left in a sum that is known, so that it can be divided by
-_STEPS: Final = 20
+_FIRST_STEPS: Final = 20  # with the expected curvature, from far away; then Newton's method
+_STEPS: Final = 40
 _STRIDE: Final = 4.0  # that one step moves an intensity at most, in logarithms
 _FLATTEST: Final = 0.25  # part of the expected curvature that a step counts on at least
 _HALVINGS: Final = 8
@@ -48,8 +49,8 @@ _CLOSE: Final = 1e-3
 _NEAR: Final = 0.1  # as close as is enough to plan by
 
 
-def shrunk(axis: Axis, noisy: Floats, noise: Floats, *, quick: bool = False) -> Floats:
-    """Likely counts of negatives and positives, by at most `MOST_BINS` bins.
+def shrunk(axis: Axis, noisy: Floats, noise: Floats, *, quick: bool = False) -> Floats | None:
+    """Likely counts of negatives and positives, by at most `MOST_BINS` bins; None if not found.
 
     `noisy` are unbiased counts by class and bin; both classes have examples. `noise` is the
     covariance of their noise, negatives first. `quick` takes one degree of smoothness, in a fifth
@@ -68,14 +69,16 @@ def shrunk(axis: Axis, noisy: Floats, noise: Floats, *, quick: bool = False) -> 
     with _one_thread():
         seen = _Seen.of(family, noisy.ravel(), noise)
         if quick:
-            likely = _fit(seen, prior.of_both[_MIDDLE], _NEAR).counts.clip(_FEWEST)
+            likely = _averaged(seen, [prior.of_both[_MIDDLE]], _NEAR)
         else:
-            likely = _averaged(seen, prior.of_both)
-    return likely.reshape(noisy.shape)
+            likely = _averaged(seen, prior.of_both, _CLOSE)
+    return None if likely is None else likely.reshape(noisy.shape)
 
 
-def shrunk_within(axis: Axis, noisy: Floats, totals: Floats, noise: Floats) -> Floats:
-    """Likely positives by bin, where the numbers of examples are known: only the ratio is not.
+def shrunk_within(axis: Axis, noisy: Floats, totals: Floats, noise: Floats) -> Floats | None:
+    """Likely positives by bin where the numbers of examples are known: only the ratio is not.
+
+    None if they are not found.
 
     >>> noisy, totals = np.array([[12.0, -3.0, 38.0, 95.0], [100.0, 50.0, 50.0, 100.0]])
     >>> shrunk_within(Axis.uniform(4), noisy, totals, 16 * np.eye(4)).round()
@@ -90,7 +93,9 @@ def shrunk_within(axis: Axis, noisy: Floats, totals: Floats, noise: Floats) -> F
     covariances = [covariance[np.ix_(kept, kept)] for covariance in prior.of_ratio]
     likely = np.zeros(len(totals))
     with _one_thread():
-        found = _averaged(_Seen.of(family, noisy, noise), covariances)
+        found = _averaged(_Seen.of(family, noisy, noise), covariances, _CLOSE)
+    if found is None:
+        return None
     likely[kept] = np.minimum(found, held - _FEWEST)
     return likely
 
@@ -252,11 +257,15 @@ class _Fit(NamedTuple):
     path: Floats
     counts: Floats
     evidence: float
+    found: bool
 
 
-def _averaged(seen: _Seen, covariances: Sequence[Floats]) -> Floats:
-    """Likely counts under each degree of smoothness, as likely as that is."""
-    fits = [_fit(seen, covariance, _CLOSE) for covariance in covariances]
+def _averaged(seen: _Seen, covariances: Sequence[Floats], close: float) -> Floats | None:
+    """Likely counts under each degree of smoothness, as likely as that is; None if not found."""
+    every = (_fit(seen, covariance, close) for covariance in covariances)
+    fits = [fit for fit in every if fit.found]
+    if not fits:
+        return None
     evidence = np.array([fit.evidence for fit in fits])
     weights = np.exp(evidence - evidence.max())
     counts = weights @ np.array([fit.counts for fit in fits]) / weights.sum()
@@ -272,19 +281,25 @@ def _fit(seen: _Seen, covariance: Floats, close: float) -> _Fit:
     # From the likely start: one nearer to what was seen, or to the path of a stiffer covariance,
     # saves steps and leads to another mode where the ratio is no slope.
     f, pull = np.zeros((2, len(seen.noisy)))
-    for _ in range(_STEPS):
+    found = False
+    for number in range(_STEPS):
         view = _View.of(seen, f)
-        wanted = view.wanted(covariance)
-        step, more = covariance @ wanted - f, wanted - pull
-        size = _damped(view, (f, pull), (step, more))
+        if number < _FIRST_STEPS:
+            wanted = view.wanted(covariance)
+            step, more = covariance @ wanted - f, wanted - pull
+            size = _damped(view, (f, pull), (step, more))
+        else:
+            step, more, size = _newton(view, covariance, pull)
         f, pull = f + size * step, pull + size * more
-        if np.abs(size * step).max() < close:
+        found = np.abs(step).max() < close
+        if found or not size:
             break
     view = _View.of(seen, f)
     mean, rise, _ = view.moments
     joint = view.joint(covariance, rise)
     misfit = (seen.noisy - mean) @ view.weighed + f @ pull
-    return _Fit(f, mean + rise * view.weighed, float(-misfit / 2 - np.log(np.diag(joint)).sum()))
+    evidence = float(-misfit / 2 - np.log(np.diag(joint)).sum())
+    return _Fit(f, mean + rise * view.weighed, evidence, found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -318,6 +333,20 @@ class _View:
         alone = self.spread.shape[1] == 1
         return np.asarray(1 / self.spread if alone else np.linalg.inv(self.spread), dtype=float)
 
+    @property
+    def missing(self) -> Floats:
+        """What a pull must be so that it is held: variance * (noise + diag(variance))^-1 left."""
+        return self.moments.variance * self.weighed
+
+    def slope(self) -> Floats:
+        """By block, how `missing` changes with the path."""
+        number, size, _ = self.spread.shape
+        _, rise, skew = self.moments
+        columns = rise.reshape(number, 1, size)
+        over = rise.reshape(number, size, 1) * np.linalg.inv(self.spread)
+        bent = (skew * self.missing).reshape(number, 1, size)
+        return np.asarray((np.eye(size) - over) * bent - over * columns)
+
     @cached_property
     def _factor(self) -> Floats:
         return _cholesky(self.spread[0].copy())
@@ -340,6 +369,24 @@ class _View:
         ahead, left = steeper * rise, _times(self.spread, self.weighed / steeper)
         joint = self.joint(covariance, ahead)
         return np.asarray(ahead * _solved(joint, ahead * self.path + left))
+
+
+def _newton(view: _View, covariance: Floats, pull: Floats) -> tuple[Floats, Floats, float]:
+    """A step of Newton's method, and the part of it that brings the equation nearer."""
+    number, size, _ = view.spread.shape
+    whole = len(pull)
+    bent = (view.slope() @ covariance.reshape(number, size, whole)).reshape(whole, whole)
+    lacking = pull - view.missing
+    more: Floats = np.linalg.solve(np.eye(whole) - bent, -lacking)
+    step = covariance @ more
+    part = min(1.0, _STRIDE / max(float(np.abs(step).max()), _CLOSE))
+    start = float(lacking @ covariance @ lacking)
+    for _ in range(_HALVINGS):
+        there = pull + part * more - _View.of(view.seen, view.path + part * step).missing
+        if float(there @ covariance @ there) < start:
+            return step, more, part
+        part /= 2
+    return step, more, 0.0
 
 
 def _times(blocks: Floats, vector: Floats) -> Floats:

@@ -354,7 +354,7 @@ def mechanism(
         (block,) = drawn_blocks(plan, _every_channel(plan, counts, contrast), contrast)
         exact = replace(exact, drawn=(block,))
 
-    shrink = shrink and exact.is_shrunk and plan.axis.bins <= _MOST_SHRUNK
+    shrink = shrink and exact.noisy and plan.axis.bins <= _MOST_SHRUNK
 
     def noise(rng: np.random.Generator) -> Floats:
         if exact.drawn:
@@ -365,7 +365,8 @@ def mechanism(
         noisy = counts + times * noise(rng)
         if not shrink or noisy.sum(axis=1).min() <= 0:
             return monotone(noisy)
-        return shrunk(plan.axis, noisy, exact.noise_matrix, quick=True)
+        found = shrunk(plan.axis, noisy, exact.noise_matrix, quick=True)
+        return monotone(noisy) if found is None else found
 
     return Mechanism(likely, _share_withheld(exact))
 
