@@ -377,7 +377,7 @@ def _newton(view: _View, covariance: Floats, pull: Floats) -> tuple[Floats, Floa
     whole = len(pull)
     bent = (view.slope() @ covariance.reshape(number, size, whole)).reshape(whole, whole)
     lacking = pull - view.missing
-    more: Floats = np.linalg.solve(np.eye(whole) - bent, -lacking)
+    more = np.asarray(np.linalg.solve(np.eye(whole) - bent, -lacking), dtype=np.float64)
     step = covariance @ more
     part = min(1.0, _STRIDE / max(float(np.abs(step).max()), _CLOSE))
     start = float(lacking @ covariance @ lacking)
