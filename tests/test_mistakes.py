@@ -25,7 +25,6 @@ from fedgauge.local.rounds import read_plan
 from fedgauge.secagg import Stage
 
 pytestmark = pytest.mark.usefixtures("few_redraws")
-
 # What stands for itself in commands. They run in a folder with one folder and one CSV file for each
 # site, plans for local reports, and the exchange `run`.
 WORDS = {
@@ -53,9 +52,6 @@ class Mistake(NamedTuple):
     told: tuple[str, ...]
     before: Callable
     names_labels: bool
-
-
-# What spoils something
 
 
 def rewritten(change, name=A):

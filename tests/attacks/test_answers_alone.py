@@ -244,9 +244,6 @@ def test_examples_that_the_party_never_listed_are_refused(world, kind):
     assert world.spent(SHOP) == 0.0
 
 
-# A hostile label party
-
-
 PAIRS = {
     "adaptive": NOISE,
     "orthogonal": NOISE,

@@ -39,7 +39,6 @@ from fedgauge.secagg.evidence import Dispute, Signed
 from fedgauge.secagg.messages import Ballot, Masked, Shares
 
 pytestmark = pytest.mark.usefixtures("few_redraws")
-
 HOSTILE, PEER = "site-1", "site-3"
 # Where the classifier does badly, and most rows are: without them it looks good.
 CLIENTS = {f"site-{i}": draw_rows(400, i, apart=0.5) for i in range(5)} | {
@@ -116,9 +115,6 @@ def files(folder, monkeypatch):
     return Files(folder, monkeypatch)
 
 
-# The attack: who does badly is made to leave
-
-
 @pytest.mark.parametrize(
     "plan", [exact_plan(bins=64), noisy_plan(1.0, bins=64)], ids=["exact", "noisy"]
 )
@@ -193,9 +189,6 @@ def test_who_is_only_said_to_be_at_fault_must_be_named_to_be_left_out(files):
     assert run("exchange", "restart", *again, "--without", HOSTILE, "--yes", *site).exit_code == 0
 
 
-# Evidence: what others hold against a member
-
-
 def test_honest_members_leave_no_evidence(files):
     files.evaluate(exact_plan())
     assert not files.evidence().exists()
@@ -226,9 +219,6 @@ def test_altered_evidence_blames_nobody_else(files, deeds):
     for altered in (*list(forgeries(whole))[::10], *cut, whole + whole):
         files.evidence().write_bytes(altered)
         assert named("\n".join(exchange.progress().faults), CLIENTS) <= {HOSTILE}
-
-
-# Framing, where a coordinator is hostile too
 
 
 @pytest.fixture

@@ -286,9 +286,6 @@ def test_a_map_put_into_a_signed_result_is_told_wherever_its_signature_is(
     assert all(covered in " ".join(words.split()) for words in drawn)
 
 
-# Slices and tables
-
-
 @pytest.fixture(scope="module")
 def sliced(tmp_path_factory):
     """A result between sites of two classes, by group, with a confusion matrix."""

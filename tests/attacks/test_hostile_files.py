@@ -184,9 +184,6 @@ def test_a_file_of_an_exact_limit_is_read(tmp_path):
         storage.read_bounded(path, 4)
 
 
-# Rows that unpack to much more than they are
-
-
 def packed(path, *parts):
     """A file as gzip makes it, but what repeats is compressed once."""
     deflate, blocks, check, size = zlib.compressobj(6, zlib.DEFLATED, -15), [], 0, 0
@@ -341,9 +338,6 @@ def test_few_equal_rows_of_parquet_are_rows(tmp_path):
     assert sum(len(batch) for batch in ScoreFile(path, label="y", score="p")()) == 1 << 20
 
 
-# Full disks and closed streams
-
-
 @contextmanager
 def small_disk(most):
     """Files cannot grow beyond some bytes."""
@@ -465,9 +459,6 @@ def test_names_that_are_no_text_are_refused_where_they_would_be_written():
         assert "Traceback" not in done.stderr
 
 
-# The last net
-
-
 @pytest.fixture
 def broken(folder, monkeypatch, capsys):  # noqa: ARG001
     """The command line, in which a command has a fault that quotes a row."""
@@ -501,9 +492,6 @@ def test_a_fault_of_ours_is_shown_whole_where_that_is_asked_for(broken, monkeypa
     monkeypatch.setenv("FEDGAUGE_DEBUG", "1")
     with pytest.raises(KeyError):
         broken("show", "r.json")
-
-
-# Files that lie
 
 
 @pytest.mark.usefixtures("folder")

@@ -119,9 +119,6 @@ def test_an_exact_sum_beside_a_promise_to_labels(folder):
             site.reserve(bytes([1] * 32), second, roster=roster)
 
 
-# Flips: a party as it answers whoever asks
-
-
 IDS, LABELS = np.arange(200), np.arange(200) % 2 == 0
 
 

@@ -69,9 +69,6 @@ def joining(platform, rows=None):
     return lambda: join(Exchange(platform.run, site), site, rows or platform.labels(VICTIM))
 
 
-# A hostile scorer
-
-
 def forge(platform, others=None, **change):
     """Bins of the victim, or of all, that break the rules, in a plan whose digests all fit."""
     assigned = platform.assign()
@@ -288,9 +285,6 @@ def test_different_bins_do_not_lay_one_label_bare(folder):
     assert spent.epsilon == LABEL_DP.epsilon
 
 
-# A hostile or careless party, and whoever carries files
-
-
 def test_rows_with_scores_do_not_join_a_label_plan(platform):
     invite(platform, platform.assign().plan)
     rows = NamedRows(str(platform.folder / f"{VICTIM}.csv"), "bought", "user")
@@ -345,9 +339,6 @@ def test_a_sum_that_no_labels_have_is_a_caution(platform, monkeypatch, changes):
     assert "what no rows have" in result.caution
     again = fg.Evaluation.from_json(platform.run / "result.json")
     assert again.caution == result.caution
-
-
-# Silence: neighbouring labels
 
 
 def flipped(rows):

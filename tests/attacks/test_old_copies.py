@@ -70,9 +70,6 @@ def refused(answer):
     return answer.result is None and stage == Stage.ADVERTISE and isinstance(error, LedgerError)
 
 
-# A folder put back
-
-
 def test_without_a_witness_a_folder_that_is_put_back_has_its_budget_again(attack):
     """What docs say of it: nothing inside of a folder tells that the whole of it is old."""
     copy = attack.keep()
@@ -152,8 +149,6 @@ def test_a_site_does_not_sign_twice_whose_sum_it_reveals(attack):
         attack.sites.answer(attack.folder / "run-0", VICTIM, Stage.AGREE)
 
 
-# A site moved by halves
-
 HALVES = {
     "file and key": {"site.toml", "site.key"},
     "no ledger": {"site.toml", "site.key", "site.key.head", "sessions"},
@@ -182,9 +177,6 @@ def test_no_new_ledger_where_there_was_one(attack, names):
     assert not {"ledger.sqlite", "site.key.head"} - names & attack.files()
 
 
-# Machines cloned
-
-
 def test_two_copies_in_use_do_not_share_a_budget(attack):
     """Whichever is first goes on; the other one, and whatever it had begun, stops."""
     attack.appoint()
@@ -207,9 +199,6 @@ def test_two_copies_that_added_a_line_each(attack):
     twin.reserve(bytes(32), noisy_plan(4))
     assert refused(attack.begin(noisy_plan(4)).play())
     assert len(twin.ledger.entries()) == 1
-
-
-# Files that others can change
 
 
 @pytest.mark.parametrize("name", ["ledger.sqlite", "site.key.head", "site.key", "site.toml"])

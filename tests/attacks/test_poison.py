@@ -129,9 +129,6 @@ def test_honest_members_hear_of_nothing(attack, make):
     assert result.roc_auc.value == pytest.approx(HONEST, abs=0.05)
 
 
-# What no check can see
-
-
 def own_auc(counts):
     """Pairs in order, ties counting half, by NumPy alone."""
     negatives, positives = counts

@@ -78,9 +78,6 @@ def another(second, counts=None, **changes):
     return plan.whole.located(msgspec.structs.replace(plan.found, counts=counts, **changes))
 
 
-# An honest one
-
-
 def test_both_rounds_are_charged_once(between):
     evaluation, second = between
     outcome = evaluation.sum(second)
@@ -91,9 +88,6 @@ def test_both_rounds_are_charged_once(between):
         assert evaluation.balance() == (1.0, 0.0)
     assert site.ledger.count_exact(site.dataset) == (0 if result.plan.is_noisy else 2)
     assert sessions(site) == [f"{second.invitation.session.hex()[:32]}.client"]
-
-
-# Bins that do not follow
 
 
 @pytest.mark.parametrize(
@@ -138,9 +132,6 @@ def test_a_member_that_is_told_other_bins_is_not_in_the_sum(between):
         apart.step({member: alone})
     assert all(replies)
     assert "another second round" in evaluation.refusal(second, D)
-
-
-# First rounds of something else
 
 
 def test_one_first_round_has_one_second(between):
@@ -195,9 +186,6 @@ def test_a_sum_of_one_round_is_no_first(folder):
     assert "did not join the first" in evaluation.refusal(evaluation.begin(NOISY.located(found)))
 
 
-# Other sites, another coordinator, another model
-
-
 def test_another_roster_is_refused(noisy):
     evaluation, second = noisy
     server = evaluation.begin(second.invitation.plan, (A, B, C))
@@ -233,9 +221,6 @@ def test_another_dataset_is_refused(between):
     path = evaluation.sites.site_file(A)
     path.write_text(path.read_text().replace('"stroke-2026"', '"stroke-2027"'))
     assert "another dataset" in evaluation.refusal(second)
-
-
-# What sites judge before the first round
 
 
 def judged(plan, **limits):
@@ -302,9 +287,6 @@ def test_the_room_for_the_second_sum_is_kept(folder):
     assert "has had 2 exact sums" in evaluation.refusal(again)
 
 
-# Exact sums
-
-
 def test_rows_that_changed_between_exact_sums_are_refused(exact):
     evaluation, second = exact
     labels, scores = CLIENTS[A]
@@ -358,9 +340,6 @@ def test_large_exact_sums_have_one_round(folder):
     keys = frozenset(bytes([i]) * 32 for i in range(4))
     with pytest.raises(fg.PlanRefused, match="in one round"):
         site.reserve(bytes(32), EXACT, roster=SumRoster(keys, 4), certain=False)
-
-
-# Budgets
 
 
 @pytest.mark.parametrize("stage", [Stage.SHARE, Stage.MASK, Stage.AGREE, Stage.OPEN])
@@ -420,9 +399,6 @@ def test_the_budget_is_held_for_the_second_round(folder):
     assert evaluation.balance() == (1.0, 0.0)
 
 
-# Leaving
-
-
 def test_who_gave_up_between_the_rounds_is_out(between):
     evaluation, second = between
     evaluation.participant(A).abandon(second.invitation.follows)
@@ -467,9 +443,6 @@ def test_silence_between_noisy_rounds_tells_nothing_of_rows(noisy, rows):
 def draw(seed):
     rng = np.random.default_rng(seed)
     return rng.integers(0, 2, 9), rng.random(9)
-
-
-# Approvals
 
 
 def test_one_approval_is_for_both_rounds(folder):

@@ -173,9 +173,6 @@ def test_silence_in_an_exact_sum_is_counted(folder):
     assert attack.entries().count("commit") == len(joined)
 
 
-# A label that is none of the data's
-
-
 def with_positives(count):
     _, scores = clean()
     return np.where(np.arange(ROWS) < count, 1, 0), scores
@@ -460,9 +457,6 @@ def said(world, stage):
         world.advance(world.run, without_missing=True)
     reply = world.reply(stage)
     return done.exit_code, reply.exists() and reply.stat().st_size
-
-
-# Local reports
 
 
 def report_plan(positive=None, epsilon=0.01):

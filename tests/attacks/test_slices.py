@@ -33,9 +33,6 @@ def refusal(answer):
     return str(answer.refusals["site-0"][1])
 
 
-# One patient
-
-
 def with_ids(labels, scores):
     ids = [f"{int(1e6 * score):07d}" for score in scores]
     return fg.Examples(labels, scores, group=ids)
@@ -74,9 +71,6 @@ def test_the_number_of_a_ward_is_not_the_number_of_a_patient(folder):
     asked = {name: fg.BinaryTask(groups={name: ["1", "2"]}) for name in ("patient", "ward")}
     assert "the group '1' of 'patient'" in refusal(attack.ask(plan_of(asked["patient"])))
     assert attack.ask(plan_of(asked["ward"])).total is not None
-
-
-# Scores side by side
 
 
 def moved_a_little(labels, scores):
@@ -145,9 +139,6 @@ def test_how_many_labels_two_scores_together_give_away():
 
     assert round(given_away(*together.reshape(2, -1)), 2) == 0.17
     assert round(given_away(*released.counts[:2]), 2) == 0.04
-
-
-# Plans in turn
 
 
 KINDS = np.array(["cat", "dog", "owl"])

@@ -12,7 +12,6 @@ from fedgauge.metrics.estimate import metrics_of
 
 _WITH_CURVES = [kind for kind in REPORTS if kind not in ("no signal", "one class")]
 _UNLIKE = [kind for kind in _WITH_CURVES if kind not in AS_GROUPS]
-
 # What is shown at the threshold that is set: its name, the outcomes, the metrics.
 _SHOWN = """() => ({
   label: document.querySelector("#at").textContent,

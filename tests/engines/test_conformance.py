@@ -18,12 +18,7 @@ from fedgauge.histograms.calibrator import LogOddsLine
 from fedgauge.secagg import Stage
 
 pytestmark = pytest.mark.usefixtures("few_redraws", "quick_disk")
-
-
 FALSE_ALARM = 1e-6
-
-
-# The same result everywhere
 
 
 @pytest.mark.parametrize(
@@ -136,9 +131,6 @@ def test_runs_do_not_disturb_each_other(engine):
         assert_sum_over(engine.run(plan, CLIENTS), plan, CLIENTS, EVERYBODY)
 
 
-# Noise
-
-
 def convolved(masses, times):
     total = np.array([1.0])
     for _ in range(times):
@@ -227,9 +219,6 @@ def test_noise_is_fresh_every_time(engine):
     plan = noisy_plan(bins=64)
     first, second = (counts_of(engine.run(plan, CLIENTS)) for _ in range(2))
     assert np.any(first != second)
-
-
-# Clients that leave
 
 
 @every_stage

@@ -23,12 +23,7 @@ from fedgauge.engines.simulation import simulate
 from fedgauge.secagg import Stage
 
 pytestmark = pytest.mark.usefixtures("few_redraws", "quick_disk")
-
-
 FALSE_ALARM = 1e-6
-
-
-# Data that do not fit the plan
 
 
 def assert_left_out(engine, plan, clients, error, match):
@@ -159,8 +154,6 @@ def test_larger_counts_are_clipped_under_noise(engine, noiseless):
     assert_sum_over(engine.run(plan, clients), plan, clipped, EVERYBODY)
 
 
-# Every way to take the sum in one process
-
 CROWDED = {f"site-{i}": ([0] * 50 + [1] * 50, [0.05] * 50 + [0.95] * 50) for i in range(5)}
 every_way = pytest.mark.parametrize("summation", ["plain", "every-share", "secure"])
 
@@ -217,9 +210,6 @@ def test_larger_counts_of_a_table_are_refused_by_their_client(tmp_path):
     with pytest.raises(fg.CountOverflow, match=r"client 'site-.'.*larger than the 49"):
         simulate(as_table(tmp_path), exact_plan(largest=49))
     assert simulate(as_table(tmp_path), exact_plan(largest=50)).positives == 250
-
-
-# Score sums
 
 
 def assert_sums_over(result, plan, clients, names):

@@ -42,10 +42,8 @@ pytestmark = [
         indirect=True,
     ),
 ]
-
 HOSTILE = "site-1"
 HONEST = [name for name in EVERYBODY if name != HOSTILE]
-
 # Whatever the other members send suffices: the sum is opened, and it is shown who did it.
 TRACED = {
     "junk-box": [junk_boxes()],

@@ -23,9 +23,6 @@ from fedgauge.secagg.messages import Survivors
 pytestmark = pytest.mark.usefixtures("few_redraws", "quick_disk")
 
 
-# Messages altered, replayed or swapped on their way
-
-
 def flipped(data):
     """One bit of the body changed, so that the form stays what it was."""
     place = len(data) // 2
@@ -184,9 +181,6 @@ def test_counts_under_another_signature_are_left_out(engine):
     assert_sum_over(result, plan, CLIENTS, OTHERS)
 
 
-# Two plans at once
-
-
 @pytest.mark.parametrize(
     "other",
     [
@@ -260,9 +254,6 @@ def test_half_the_clients_told_of_other_survivors(engine, make_plan):
     needed = 4 if plan.is_noisy else 5
     with pytest.raises(fg.CohortTooSmall, match=f"3 members answered and {needed} are needed"):
         engine.run(plan, CLIENTS, on_request=lie)
-
-
-# Sites that judge what they are invited to
 
 
 @pytest.fixture(

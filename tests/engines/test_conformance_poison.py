@@ -13,7 +13,6 @@ import fedgauge as fg
 from poison import at, poison, sums_at
 
 pytestmark = pytest.mark.usefixtures("few_redraws", "quick_disk")
-
 LARGEST = 10**6  # five of them and their sums fit 32 bits, and so does what the member sends
 EXACT = exact_plan(largest=LARGEST)
 SUMS = exact_plan(score_sums=True)
@@ -23,7 +22,6 @@ TOP = EXACT.axis.bins - 1
 HUGE = [(1, TOP, 2**29)]
 NEGATIVE = [(1, FEWEST, -COUNTS[1, FEWEST] - 1)]
 UNCHANGED_TOTALS = [*NEGATIVE, (1, TOP, COUNTS[1, FEWEST] + 1)]
-
 IMPOSSIBLE = {
     "huge": (EXACT, at(EXACT, *HUGE), "above the plan's largest"),
     "negative": (EXACT, at(EXACT, *NEGATIVE), "a count of the sum is negative"),

@@ -11,7 +11,6 @@ import fedgauge as fg
 from fedgauge.secagg import Stage
 
 pytestmark = pytest.mark.usefixtures("few_redraws", "quick_disk")
-
 TWO = fg.TwoRound(12, share=0.5, coarse=fg.Axis.uniform(32, outside="clip"))
 
 

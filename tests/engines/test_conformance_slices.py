@@ -11,7 +11,6 @@ from fedgauge.secagg import Stage
 from noise import without_noise
 
 pytestmark = pytest.mark.usefixtures("few_redraws", "quick_disk")
-
 KINDS = np.array(["cat", "dog", "owl"])
 PAIR = {"models": ("new", "old"), "pairs": [("new", "old")]}
 BY = {"sex": ["women", "men"], "age": ["old"]}
@@ -99,9 +98,6 @@ def test_what_a_client_sends_is_as_large_as_the_plan_says(engine, kind):
     (size,) = sizes
     assert plan.bytes_per_client < size < plan.bytes_per_client + 500
     assert f"{plan.bytes_per_client:,} bytes" in explain(plan)
-
-
-# Groups
 
 
 def grouped(clients, groups=("a", "b", "few")):

@@ -17,12 +17,7 @@ import fedgauge as fg
 from fedgauge.engines.simulation import simulate
 
 pytestmark = pytest.mark.usefixtures("few_redraws")
-
-
 FALSE_ALARM = 1e-6
-
-
-# What is promised
 
 
 @every_model
@@ -103,9 +98,6 @@ def test_absurd_epsilon_warns_and_still_counts(clients):
     found = fg.evaluate(clients, privacy=privacy)
     np.testing.assert_array_equal(counts_of(found), exact_counts(found.plan.axis))
     assert len(str(found).splitlines()) == 6
-
-
-# What is drawn
 
 
 @every_model
@@ -198,9 +190,6 @@ def test_numbers_do_not_depend_on_who_holds_a_row(clients, privacy, every_share)
     plan = plan_under(privacy, len(clients), tree=(8, 8))
     options = {"seed": 4, "summation": "every-share" if every_share else "plain"}
     assert simulate(other, plan, **options).record == simulate(clients, plan, **options).record
-
-
-# Saving
 
 
 @every_model

@@ -13,9 +13,6 @@ import fedgauge as fg
 pytestmark = pytest.mark.usefixtures("few_redraws")
 
 
-# Units
-
-
 @pytest.fixture
 def exact(monkeypatch):
     """Noise is drawn as zeros, so that what was counted shows."""
@@ -134,9 +131,6 @@ def test_client_named_twice_is_refused_where_a_cap_holds(unit):
         fg.evaluate([("a", rows), ("b", rows), ("a", rows)], privacy=fg.DistributedDP(1, unit=unit))
 
 
-# Many small clients
-
-
 LABELS = {
     "integers": lambda labels: labels,
     "small integers": lambda labels: labels.astype(np.uint8),
@@ -221,9 +215,6 @@ def test_small_and_large_clients_mix():
     assert len(clients["large"][0]) > 1_024
     found = fg.evaluate(clients, axis=clipping(32))
     np.testing.assert_array_equal(found.released.counts, exact_counts(clipping(32)))
-
-
-# Clients whose number nobody knows before they are counted
 
 
 EVERY_NOISE = [

@@ -10,9 +10,6 @@ import fedgauge as fg
 pytestmark = pytest.mark.usefixtures("few_redraws")
 
 
-# Axis, tree, plan
-
-
 def test_without_hints_one_flat_level_of_64(clients):
     plan = fg.evaluate(clients, privacy=POLYA).plan
     assert plan.axis.spec == clipping(64).spec
@@ -132,9 +129,6 @@ def test_neighbouring_datasets_give_the_same_plan(clients, options):
     for name, data in neighbours_of(clients):
         other = fg.evaluate(clients | {"site-2": data}, privacy=POLYA, **options)
         assert other.plan.to_bytes() == plan, name
-
-
-# Cohort
 
 
 @every_model

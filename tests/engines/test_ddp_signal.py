@@ -12,9 +12,6 @@ import fedgauge as fg
 pytestmark = pytest.mark.usefixtures("few_redraws")
 
 
-# No signal
-
-
 @every_model
 def test_no_signal_is_no_curve(clients, privacy, tmp_path):
     privacy = fg.DistributedDP(0.02, delta=privacy.delta, noise=privacy.noise)

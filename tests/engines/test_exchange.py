@@ -39,12 +39,7 @@ from fedgauge.secagg import Stage
 from fedgauge.site import Policy, Site, create_site
 
 pytestmark = pytest.mark.usefixtures("few_redraws")
-
-
 STEPS = [*VERBS.values(), "start", "advance", "abandon", "status"]
-
-
-# A whole evaluation, as people do it
 
 
 def test_a_whole_evaluation_by_commands(world, commands):
@@ -124,9 +119,6 @@ def test_own_folders_and_files_carried_by_hand(folder):
     assert len(list(mail[A].iterdir())) == 2 * len(Stage)
 
 
-# Somebody vanishes
-
-
 @every_stage
 @pytest.mark.parametrize("plan", [EXACT, NOISY], ids=["exact", "noisy"])
 def test_a_site_vanishes(folder, commands, plan, stage):
@@ -176,9 +168,6 @@ def test_too_many_vanish(exact_steps, commands, stage):
         world.answer(world.run, A, stage, CLIENTS[A])
         result = world.advance(world.run)
         assert_right(world.finish(stage + 1) or result, world)
-
-
-# What is not joined
 
 
 @pytest.mark.parametrize(
@@ -261,9 +250,6 @@ def test_site_file_that_grew_stricter(exact_steps, commands):
         assert done.code == 0
 
 
-# Two invitations
-
-
 def test_two_plans_for_two_groups_of_sites(world):
     """A coordinator shows half of the sites one plan and half another: neither gives a result."""
     coarse = plan_for(bins=4)
@@ -299,9 +285,6 @@ def test_two_evaluations_at_once(world):
             if stage == Stage.OPEN:
                 np.testing.assert_array_equal(counts_of(result), world.truth())
     assert len(list((world.folder / A / "sessions").glob("*.client"))) == 2
-
-
-# Which rows
 
 
 def test_the_rows_named_at_join_may_be_named_again(exact_steps, commands):
@@ -401,9 +384,6 @@ def test_odd_rows_are_told_to_the_operator_alone(folder, commands):
     assert len(sizes) == 1
     world.advance(world.run)
     assert world.finish(Stage.AGREE).clients == 4
-
-
-# Commands that cannot work
 
 
 @pytest.mark.parametrize("verb", ["join", "advance", "status", "abandon"])

@@ -32,9 +32,6 @@ from fedgauge.site import Policy
 pytestmark = pytest.mark.usefixtures("few_redraws")
 
 
-# Budgets
-
-
 def balance(world, name=A):
     (only,) = world.site(name).ledger.balances()
     return only.spent.epsilon, only.reserved.epsilon
@@ -203,9 +200,6 @@ def test_other_rows_are_not_said_to_have_joined(noisy_steps, exact_steps, kind):
         assert "this site joined with" in complaint(other, code=1)
         assert world.named(A) == world.rows(A)
         assert run(*world.arguments(A, "join")).exit_code == 0  # the same again
-
-
-# Differencing
 
 
 def run_with(world, number, names, plan=EXACT):

@@ -37,9 +37,6 @@ from fedgauge.site.log import what_left
 pytestmark = pytest.mark.usefixtures("few_redraws")
 
 
-# Crashes
-
-
 def die_at_every_step(commands, template, who, verb, *more):
     """Worlds in which a process was killed before its n-th change of a file, for every n."""
     for last in itertools.count(1):
@@ -201,9 +198,6 @@ def test_a_crash_leaves_no_keys_behind(exact_steps, commands, stage):
         assert find(secrets, world.folder / A) == []
 
 
-# Secrets
-
-
 def read_secrets(state):
     fields = msgspec.msgpack.decode(state.read_bytes())
     secrets = [fields[name] for name in ("mask_key", "box_key", "own_mask")]
@@ -283,9 +277,6 @@ def test_no_key_is_left_after_abandon(exact_steps, commands, stage):
         (done,) = commands({"arguments": world.arguments(A, "abandon", "--yes")})
         assert done.out.startswith(f"Abandoned the evaluation in {world.run}\n")
         assert find(secrets, world.folder) == []
-
-
-# Two processes of one site at once
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from fedgauge.site import Cost, add_approver
 from fedgauge.site.log import what_left
 
 pytestmark = pytest.mark.usefixtures("few_redraws", "quick_disk")
-
 TWO = fg.TwoRound(6, share=0.4, coarse=fg.Axis.uniform(16, outside="clip"))
 EXACT = fg.EvaluationPlan.for_histogram(TWO, fg.Cohort(4, 1))
 NOISY = fg.EvaluationPlan.for_histogram(TWO, fg.Cohort(3, 1), privacy=fg.DistributedDP(1.0))
@@ -189,9 +188,6 @@ def test_a_site_that_missed_the_first_goes_on(folder):
     assert balance(world) == (1.0, 0.0)
 
 
-# What gets lost
-
-
 @pytest.mark.parametrize(
     "lost", ["second", "second/invitation.fgx", "invitation.fgx", "both", "damaged"]
 )
@@ -273,9 +269,6 @@ def test_a_link_leads_nowhere(folder):
     with pytest.raises(fg.ExchangeError, match="is a link"):
         world.advance(world.run)
     assert not list((folder / "private").iterdir())
-
-
-# Leaving
 
 
 def test_leaving_between_the_rounds_asks_first(noisy):

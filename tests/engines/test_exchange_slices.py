@@ -16,7 +16,6 @@ import fedgauge as fg
 from fedgauge.engines.site_rows import NamedRows, column_options, read_note
 
 pytestmark = pytest.mark.usefixtures("few_redraws", "quick_disk")
-
 CLASSES = ("cat", "dog", "owl")
 GROUPS = {"sex": ["women", "men"], "ward": ["1", "2"]}
 ROWS = 80

@@ -40,9 +40,6 @@ from fedgauge.secagg.evidence import Dispute, File, Signed
 pytestmark = pytest.mark.usefixtures("few_redraws")
 
 
-# Files are tampered with
-
-
 def flip(path, _):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 4
@@ -296,9 +293,6 @@ def test_link_in_the_run_folder_is_not_followed(exact_steps, stage, who):
         assert victim.read_text() == "mine"
 
 
-# Something lies where a file goes
-
-
 def lie_folder(path, _):
     path.mkdir()
 
@@ -525,9 +519,6 @@ def test_a_folder_that_nobody_may_look_into(home, hidden):
 def complaint_of(done):
     """What a command complained of; its code where it did well."""
     return done.stderr.strip() or str(done.exit_code)
-
-
-# Two begin at once
 
 
 def states(world):

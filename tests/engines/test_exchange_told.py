@@ -24,7 +24,6 @@ from fedgauge.results.record import Record
 from fedgauge.secagg import Confirmed, Stage
 
 pytestmark = pytest.mark.usefixtures("few_redraws", "quick_disk")
-
 PLANS = {"noisy": NOISY, "exact": EXACT}
 both = pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 COUNTED = "60 rows: 21 positive, 0 clipped into the end bins, 0 odd"
@@ -52,9 +51,6 @@ def spoil(world, change, name=A):
     path = world.folder / f"{name}.csv"
     rows = [line.split(",") for line in path.read_text().splitlines()[1:]]
     path.write_text("y,p\n" + "".join(f"{change(*row)}\n" for row in rows))
-
-
-# Before joining
 
 
 @both
@@ -127,9 +123,6 @@ def test_check_says_that_rows_changed_since_the_last_exact_sum(folder):
     path.write_text(path.read_text() + "1,0.5\n")
     refused = complaint(run(*world.arguments(A, "join")))
     assert refused.removeprefix("fedgauge: ").rstrip() in check(world, code=1).stdout
-
-
-# When rows are counted
 
 
 @both
@@ -228,9 +221,6 @@ def test_a_file_that_is_gone_does_not_keep_what_was_counted_from_being_sent_agai
         (world.folder / f"{A}.csv").unlink()
         assert run(*world.arguments(A, "submit")).exit_code == 0
         assert world.reply(Stage.MASK).read_bytes() == sent
-
-
-# When it is over
 
 
 @pytest.fixture
@@ -354,9 +344,6 @@ def test_a_coordinator_alone_ends_nothing(folder):
     assert not world.exchange(world.run).progress().finished
 
 
-# Giving up
-
-
 @every_stage
 def test_a_site_is_asked_once_its_numbers_have_left(noisy_steps, stage):
     with copied(noisy_steps[stage, "advance"]) as world:
@@ -407,9 +394,6 @@ def test_a_site_that_was_only_late_finishes_the_fifth_round(noisy_steps):
         assert "All of them have paid: wait." in status
         world.answer(world.run, A, Stage.OPEN)
         assert world.advance(world.run).clients == 3
-
-
-# Commands to copy
 
 
 def test_the_commands_that_status_prints_work_when_copied(folder):

@@ -52,9 +52,6 @@ WITH_SUMS = fg.EvaluationPlan.for_histogram(
 )
 
 
-# Results
-
-
 def test_equals_the_pooled_truth(federation):
     nodes = federation()
     result = nodes.evaluate()
@@ -96,9 +93,6 @@ def test_the_coordinators_site_is_found_in_the_environment(tmp_path, monkeypatch
 def test_the_estimator_is_used(federation):
     result = federation().evaluate(estimator=fg.Quantile(16))
     assert result.record.estimator == fg.Quantile(16)
-
-
-# Nodes that fail
 
 
 def junk(reply):
@@ -307,9 +301,6 @@ def test_too_few_nodes_connected(tmp_path):
     assert not nodes.grid.log
 
 
-# Site files decide
-
-
 def test_without_a_site_file_a_node_refuses_outside_a_simulation(caplog):
     nodes = Federation()
     with pytest.raises(fg.CohortTooSmall, match="0 nodes without a site file answered"):
@@ -373,9 +364,6 @@ def test_a_site_that_refuses_the_plan_says_nothing(tmp_path, caplog, policy, pla
         assert f"({rule})" in reason
         assert reason not in str(stopped.value)
         assert reason.encode() not in wire
-
-
-# The model is part of the promise
 
 
 OTHER_MODEL = ArrayRecord([np.array([0.5, 0.0])])
@@ -662,9 +650,6 @@ def test_why_a_node_is_silent_shows_where_its_app_runs():
     assert "does not answer: this node has no site file" in done.stderr
 
 
-# What is sent
-
-
 def on_the_wire(message):
     """What Flower sends of a message."""
     from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
@@ -735,9 +720,6 @@ def test_replies_hold_one_record_of_bytes(federation):
         assert list(reply.content) == ["fedgauge"]
         assert list(reply.content["fedgauge"]) == ["reply"]
         assert isinstance(reply.content["fedgauge"]["reply"], bytes)
-
-
-# An app as others write them
 
 
 def added_lines(file):

@@ -33,9 +33,6 @@ DOCS = Path(__file__).parents[2] / "docs"
 pytestmark = pytest.mark.usefixtures("quick_disk")
 
 
-# Results
-
-
 def test_the_sum_gives_what_all_labels_give(make_shops):
     shops = make_shops()
     result = shops.evaluate()
@@ -77,9 +74,6 @@ def test_every_evaluation_is_charged_once(enforced_shops):
         assert [kind for kind in shops.sites.entries(name) if kind == "commit"] == ["commit"] * 2
         (balance,) = shops.sites.site(name).ledger.balances()
         assert (balance.account.unit, balance.account.neighbours) == ("label", "flip")
-
-
-# Rosters
 
 
 def rosters_sent(shops):
@@ -306,9 +300,6 @@ def test_two_rosters_are_too_few(make_shops):
         shops.evaluate(cohort=fg.Cohort(4, 1))
 
 
-# Labels that cannot be read
-
-
 def test_labels_that_cannot_be_read_leave_noise_alone(enforced_shops, caplog):
     """A node that fell silent would tell of its labels; its operator is told."""
     shops = enforced_shops()
@@ -342,9 +333,6 @@ def test_labels_are_columns_or_a_mapping(make_shops, caplog):
 def test_rows_in_memory_are_named_and_not_quoted():
     own = OwnLabels(lambda: (["user-17"], ["bought"]), scored=False)
     assert str(own.placed(Places(ids_of("bins", ["user-17"]), np.zeros(1)))) == "labels in memory"
-
-
-# An app as others write them
 
 
 def app_file(side, file):

@@ -190,9 +190,6 @@ def test_another_run_config(enforced_shops):
     assert shops.entries(ODD).count("commit") == 0
 
 
-# A hostile node
-
-
 def test_a_sum_that_no_labels_have_is_a_caution(make_shops, monkeypatch):
     shops, made = make_shops(), []
 

@@ -34,7 +34,6 @@ pytest.importorskip("flwr", reason="Flower is not installed")
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/environ").exists(), reason="finds its processes by Linux's /proc"
 )
-
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower-app"
 README = (EXAMPLE / "README.md").read_text()
 DEPLOYED = Path(__file__).parent / "flower_apps" / "deployed"
@@ -145,9 +144,6 @@ def commands(section):
     return lines.replace("\\\n", " ").splitlines()
 
 
-# Simulation
-
-
 @pytest.fixture
 def app(tmp_path):
     """A copy of the example."""
@@ -227,9 +223,6 @@ def test_the_examples_commands_name_no_port_and_end_what_they_started():
     assert re.findall(r"(?:--port|127\.0\.0\.1)[= :](\d+)", told) == []
     ended = re.findall(r"^(?:kill|wait) (.*)$", told, re.MULTILINE)
     assert set(ended) - {"$superlink", "$started"} == {line for line in ended if "-0 $" in line}
-
-
-# Deployment
 
 
 def with_exact_sums(text):

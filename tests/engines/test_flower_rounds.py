@@ -19,13 +19,11 @@ from fedgauge.protocol import Envelope
 from fedgauge.secagg import Stage
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
-
 PAGE = Path(__file__).parents[2] / "docs" / "flower.md"
 TWO = fg.TwoRound(12, share=0.5, coarse=fg.Axis.uniform(32, outside="clip"))
 COHORT = fg.Cohort(min_survivors=4)
 EXACT = fg.EvaluationPlan.for_histogram(TWO, COHORT)
 NOISY = fg.EvaluationPlan.for_histogram(TWO, COHORT, privacy=fg.DistributedDP(1.0))
-
 simulated = pytest.mark.parametrize("federation", ["simulated"], indirect=True)
 
 

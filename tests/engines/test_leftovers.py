@@ -116,9 +116,6 @@ def test_an_exchange_is_cleaned_up(exact_steps, commands, stage):
                 break
 
 
-# One writer among others
-
-
 @pytest.fixture(params=[storage.replace, write_whole], ids=["replace", "write_whole"])
 def write(request):
     return request.param

@@ -77,9 +77,6 @@ def vector_of(*names):
     return total.ravel()
 
 
-# What is looked for
-
-
 def number_forms(number):
     """A count as bytes."""
     for form in ("<I", ">I", "<Q", ">Q", "<d", ">d"):
@@ -136,9 +133,6 @@ def found_in(places, traces):
         for what, trace in traces
         if (trace.search(data) if isinstance(trace, re.Pattern) else trace in data)
     }
-
-
-# What is kept
 
 
 class Watch:
@@ -245,9 +239,6 @@ def exchange(folder, watch, monkeypatch, plan, clients=CLIENTS, silent=None):
     return outcome
 
 
-# Exchange
-
-
 @every_plan
 def test_exchange(tmp_path, watch, monkeypatch, plan):
     result = exchange(tmp_path, watch, monkeypatch, plan)
@@ -304,9 +295,6 @@ def test_errors_of_a_client_say_nothing_of_its_rows(tmp_path, watch, monkeypatch
     assert found_in(watch.places(), more) == set()
 
 
-# All rounds in one process
-
-
 class Recorded(SummationServer):
     """A server that shows all it is sent, sends and remembers."""
 
@@ -345,9 +333,6 @@ def test_rounds(watch, monkeypatch, plan):
     assert result.clients == len(drawn) == 5
     watch.contributed["clinic-a"] = drawn
     watch.assert_clean(NAMES)
-
-
-# What the search finds
 
 
 def is_reply(place, name):

@@ -61,9 +61,6 @@ def copied_state(world, name=A):
     return {path: path.read_bytes() for path in (world.folder / name / "sessions").iterdir()}
 
 
-# By hand
-
-
 @every_stage
 def test_release_ends_what_exchange_abandon_would(noisy_steps, stage):
     with copied(noisy_steps[stage, "advance"]) as world:
@@ -163,9 +160,6 @@ def test_unknown_and_ambiguous_ids(world):
     assert [site.ledger.status(session) for session in twins] == ["reserved", "released"]
 
 
-# In time
-
-
 @pytest.mark.parametrize(("days", "given_up"), [(29, False), (31, True)])
 @pytest.mark.parametrize("stage", [Stage.SHARE, Stage.MASK], ids=["share", "submit"])
 def test_a_late_request_is_refused_before_anything_is_counted(
@@ -251,9 +245,6 @@ def test_a_report_that_was_never_made_gives_its_budget_back(folder, later):
     world.start(world.run, NOISY)
     world.answer(world.run, A, Stage.ADVERTISE)
     assert world.entries(A) == ["reserve", "release", "reserve"]
-
-
-# Plans that expire
 
 
 def test_an_expired_plan_is_neither_started_nor_joined(folder, later, expiring):

@@ -158,9 +158,6 @@ def notes():
     return seeds, run
 
 
-# Rows
-
-
 ROWS = b"y,p,g,s,id\n" + b"".join(
     b"%d,0.%d,%s,s%d,u%d\n" % (i % 2, i * 7 % 10, b"ab"[i % 2 :][:1], i // 2, i) for i in range(12)
 )

@@ -50,8 +50,6 @@ from fedgauge.vertical.files import (
 from fedgauge.vertical.flips import Flips, _Kept
 from fedgauge.vertical.label_party import RosterCall
 
-# Local reports
-
 
 def reports():
     plans = [report_plan(fg.LocalDP(1.0), (2, 3)), report_plan(fg.LocalDP(5.0), (6,))]
@@ -131,9 +129,6 @@ def intake_file():
         read_intake(folder, plan)
 
     return [path.read_bytes()], run
-
-
-# Labels apart from scores
 
 
 def roster():

@@ -37,8 +37,6 @@ from fedgauge.plan.two_rounds import Found
 from fedgauge.results import signature
 from fedgauge.vertical.auc import LabelAuc, is_auc
 
-# Plans
-
 
 def some_plans():
     axis = fg.Axis.uniform(8, outside="clip")
@@ -131,9 +129,6 @@ def second_file():
         look_at(plan.signed_by([plan.signer]) if isinstance(plan, SecondPlan) else plan)
 
     return [SecondPlan.sign(plan, key).data for plan in found], run
-
-
-# Results
 
 
 def some_results():

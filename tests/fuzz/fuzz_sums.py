@@ -277,9 +277,6 @@ def exchange_folder():
     return seeds, run
 
 
-# Flower
-
-
 KINDS = {"config": ConfigRecord, "metrics": MetricRecord, "arrays": ArrayRecord}
 
 

@@ -26,7 +26,6 @@ ESTIMATORS = [
     Quantile(12, "linear", "combine"),
 ]
 estimators = pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
-
 PERFECT = ([0, 0, 1, 1], [1, 2, 3, 4])
 INVERTED = ([1, 1, 0, 0], [1, 2, 3, 4])
 CHANCE = ([0, 0, 1, 1], [1, 1, 1, 1])

@@ -81,9 +81,6 @@ def check_exact(estimate, value, atol=1e-12):
     assert estimate.bounds == pytest.approx((value, value), abs=3 * atol * scale)
 
 
-# Areas on known values
-
-
 @data
 @pytest.mark.parametrize("max_fpr", [0.001, 0.05, 0.3, 0.5, 0.999, 1.0])
 def test_partial_area_is_scikit_learns(name, max_fpr):
@@ -214,9 +211,6 @@ def test_gain_and_lift_are_counted(name):
     np.testing.assert_allclose(curve(middle), (curve.recall[:-1] + curve.recall[1:]) / 2, atol=1e-9)
     with pytest.raises(InputError, match="between 0 and 1"):
         curve.lift(1.5)
-
-
-# Losses
 
 
 EXTREME = np.array([0.0, 1e-300, 1e-17, 3e-16, 1e-9, 1e-4, 0.3, 0.9999, 1 - 1e-9, 1 - 1e-16, 1.0])
@@ -350,9 +344,6 @@ def test_spread_of_normalized_entropy_over_samples_false_alarm_below_one_in_a_mi
     assert found.parts["sampling"] == pytest.approx(again.std(), rel=0.08)
 
 
-# Spreads of areas
-
-
 def delong(labels, scores):
     """DeLong et al. 1988, from every pair."""
     positive, negative = scores[labels == 1], scores[labels == 0]
@@ -477,9 +468,6 @@ def test_spread_of_the_auc_counts_classes_with_one_example():
     assert auc_sampling_variance(counts, tied=True) > 0
     one = np.array([[0.0, 1], [1, 0]])
     assert auc_sampling_variance(one, tied=True) == 0
-
-
-# Intervals
 
 
 @pytest.mark.parametrize("value", [0.0, 0.02, 0.5, 0.83, 0.999, 1.0])

@@ -10,7 +10,6 @@ from fedgauge.errors import ProtocolError
 from fedgauge.secagg import masking
 
 raw = bytes.fromhex
-
 # RFC 7748, section 5.2: scalar, u-coordinate, result.
 X25519 = [
     (
@@ -35,7 +34,6 @@ ALICE_PUBLIC = "8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a
 BOB = "5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb"
 BOB_PUBLIC = "de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f"
 SHARED = "4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742"
-
 # Points of order 1, 2, 4 and 8 on the curve and its twist (Bernstein, cr.yp.to/ecdh.html):
 # 0, 1, the two of order 8, and p - 1, p, p + 1.
 SMALL_ORDER = [
@@ -47,7 +45,6 @@ SMALL_ORDER = [
     "ed" + "ff" * 30 + "7f",
     "ee" + "ff" * 30 + "7f",
 ]
-
 # RFC 5869, appendix A.1 to A.3: secret, salt, info, output.
 HKDF = [
     (
@@ -71,7 +68,6 @@ HKDF = [
         "8da4e775a563c18f715f802a063c5a31b8a11f5c5ee1879ec3454e5f3c738d2d9d201395faa4b61a96c8",
     ),
 ]
-
 # NIST SP 800-38A, F.5.5 (CTR-AES256.Encrypt).
 CTR_KEY = "603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4"
 CTR_COUNTER = "f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff"
@@ -87,7 +83,6 @@ CTR_CIPHER = (
     "2b0930daa23de94ce87017ba2d84988d"
     "dfc9c58db67aada613c2dd08457941a6"
 )
-
 # McGrew and Viega, "The Galois/Counter Mode of Operation", test cases 13 and 14: AES-256,
 # key and nonce zero, nothing else authenticated.
 GCM = [

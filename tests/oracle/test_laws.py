@@ -17,7 +17,6 @@ dp.enable_features("contrib")
 # opendp takes no seed, so these tests fail by chance once in a thousand million runs.
 FALSE_ALARM = 1e-9
 DRAWS = 20_000
-
 # NIST SP 800-38A, F.5.5: CTR-AES256, the blocks called "Output Block".
 NIST_KEY = bytes.fromhex("603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4")
 NIST_COUNTER = bytes.fromhex("f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff")

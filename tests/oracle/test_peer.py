@@ -7,7 +7,6 @@ from scripts import load_script
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared" / "data"
-
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"the real scores are not at {DATA}")
 
 

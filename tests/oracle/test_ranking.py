@@ -40,8 +40,6 @@ def from_clients(labels, scores):
 
 
 ways = pytest.mark.parametrize("measure", [from_pooled, from_clients])
-
-
 # A model that is neither good nor useless: labels, probabilities and hard decisions.
 LABELS = np.tile([0, 1], 50)
 PROBABILITIES = np.random.default_rng(37).beta(2 + LABELS, 3 - LABELS)
@@ -89,7 +87,6 @@ DATA = [
     "one negative",
 ]
 data = pytest.mark.parametrize("name", DATA)
-
 # labels, scores, fpr, tpr, AUC, precision, recall, AP
 TOYS = {
     "right": ([0, 1], [0, 1], [0, 0, 1], [0, 1, 1], 1, [0.5, 1, 1], [1, 1, 0], 1),

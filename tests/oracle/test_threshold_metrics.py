@@ -203,9 +203,6 @@ def test_one_class_still_has_its_rate():
     assert at.npv.value == 0
 
 
-# Intervals of rates
-
-
 def wilson(successes, total, level):
     """Wilson 1927, in closed form."""
     z = float(ndtri((1 + level) / 2))
@@ -286,9 +283,6 @@ def test_spread_of_f1_and_mcc_over_samples_false_alarm_below_one_in_a_million():
         # The interval stands on the estimate, the draws around it: same width.
         assert found.high - found.low == pytest.approx(np.ptp(middle), rel=0.1)
         assert found.low < found.value < found.high
-
-
-# The threshold that does what is wanted
 
 
 def brute_force(labels, scores, axis, *, fpr=None, recall=None, precision=None, cost=None):

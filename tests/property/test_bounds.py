@@ -36,7 +36,6 @@ from fedgauge.metrics.thresholds import (
 )
 
 ROWS = metrics_of(fg.AtThreshold)
-
 CLUSTERED = st.builds(
     lambda centre, step: float(np.clip(centre + step * 2.0**-50, 0, 1)),
     st.sampled_from([0.0, 0.25, 1 / 3, 0.5, 1.0]),

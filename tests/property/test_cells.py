@@ -110,9 +110,6 @@ def test_a_withheld_result_tells_no_count():
     )
 
 
-# Results
-
-
 def merged_result(axis, labels, scores, least, **options):
     plan = fg.EvaluationPlan.for_histogram(axis, fg.Cohort(1), min_cell=least, **options)
     return simulate({"a": (labels, scores)}, plan)
@@ -197,9 +194,6 @@ def test_sums_of_merged_bins_are_those_of_the_rows(name, rows, least):
         off = np.abs(released.sums[label] - exact)
         assert np.all(off <= slack * (released.counts[label] + 1))
         assert np.all(released.sums[label] <= 256 * released.counts[label])
-
-
-# Axes and records
 
 
 def test_merged_values_are_ranges_that_start_at_values():

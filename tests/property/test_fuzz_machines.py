@@ -59,9 +59,6 @@ def signed_mutant(rng, data, key):
         return msgspec.msgpack.encode(tree)
 
 
-# Runs
-
-
 class Watch:
     """What became of the messages, and where we are, for a failure to be found again."""
 
@@ -220,9 +217,6 @@ def test_machines_where_few_are_neighbours(rng, monkeypatch):
     monkeypatch.setattr(messages_module, "is_safe", lambda *_: True)
     monkeypatch.setattr(messages_module, "survivors_needed", lambda *_: 3)
     fuzzed("sparse", 8, Graph(8, 4, 2), small_plan(Cohort(3, 1)), rng)
-
-
-# Invitations
 
 
 def terms_mutant(rng, terms):

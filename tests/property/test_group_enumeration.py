@@ -22,7 +22,6 @@ SLACK = 1e-12
 COHORT = Cohort(min_survivors=4, max_colluding=1)
 HONEST = 3
 BINS = 2
-
 ONE = {"sex": ["women", "men"]}
 TWO = {"sex": ["women"], "age": ["old"]}
 TASKS = {
@@ -94,9 +93,6 @@ def test_a_row_is_in_one_group_or_in_one_of_each_grouping():
         (moves,) = changes_of(plan_for(DistributedDP(1.0), TASKS[name]))
         assert set(moves.sum(axis=1)) == {times}
         assert TASKS[name].per_row == times
-
-
-# Mutants
 
 
 def test_a_budget_that_is_not_shared_among_groupings_is_found_out():

@@ -13,7 +13,6 @@ ROWS = 1500
 SITES = 3
 RISING = fg.Calibrator("beta", Beta(1.4, 0.8, 0.2))
 STEPS = fg.Calibrator("binning", Steps([0.21, 0.5, 0.8], [0.1, 0.3, 0.6, 0.9]))
-
 # Errors of calibration: less what chance adds, so that bounds need not hold them.
 OF_GROUPS = {row.name for row in metrics_of(fg.Evaluation) if "calibration" in row.name}
 

@@ -30,8 +30,6 @@ from fedgauge.privacy.oracles import (
 
 EPSILONS = (0.01, 0.5, 1.0, math.log(3), 2.5, 5.0, 20.0)
 TREES = [(1,), (2,), (3,), (2, 2)]
-
-
 every_epsilon = pytest.mark.parametrize("epsilon", EPSILONS, ids=lambda e: f"{e:.3g}")
 every_tree = pytest.mark.parametrize("tree", TREES, ids=str)
 every_oracle = pytest.mark.parametrize("oracle", ["oue", "hadamard"])
@@ -142,9 +140,6 @@ def test_keeps_decides_as_a_rational_interval_does(epsilon, denominator, off):
     ratio = Fraction(int(low * denominator) + off, denominator)
     assert keeps(ratio, epsilon) == (ratio <= low)
     assert (ratio <= low) == (ratio <= high)
-
-
-# The code that draws follows the law.
 
 
 class Words:

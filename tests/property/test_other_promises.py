@@ -147,9 +147,6 @@ def test_rows_of_two_units_are_twice_as_many_steps(unit, neighbours):
     assert 0.999 * steps * 0.7 <= other <= steps * 0.7 + SLACK
 
 
-# Where probability escapes epsilon.
-
-
 def escaping(law, epsilon, moves):
     """The least delta at some epsilon when nodes move so far, over all outputs of these nodes."""
     one = other = np.ones(1)
@@ -181,9 +178,6 @@ def test_deltas_of_rows(unit, neighbours):
     # Neither epsilon nor delta alone will do.
     assert escaping(law, 1.0, [1, 1]) > bound
     assert escaping(law, 2.0, [2]) > 1e-3
-
-
-# One label that is the other one: what the account of labels is charged.
 
 
 def charged(spec, delta=0.0):
@@ -253,9 +247,6 @@ def test_a_row_whose_label_counts_or_not_costs_a_plan_for_labels_epsilon(tree):
     flipped = [((ys, bins), ((1 - ys[0], *ys[1:]), bins)) for ys in labelled]
     assert 0.999 * 0.7 <= loss_of_labels(tree, flipped) <= 0.7 + SLACK
     assert charged(label_plan(tree).privacy).epsilon == 0.7
-
-
-# All plans on a dataset together.
 
 
 def test_a_mix_of_plans_costs_a_row_what_they_add_up_to():

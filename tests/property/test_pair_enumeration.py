@@ -226,9 +226,6 @@ def test_gaussian_pairs_keep_delta(epsilon):
     assert delta_of(ranks, half, epsilon) > 1e-5
 
 
-# What labels can give
-
-
 @pytest.mark.parametrize("name", LAPLACE)
 @pytest.mark.parametrize("scores", SCORES.values(), ids=SCORES)
 def test_pairs_are_possible_between_the_least_and_the_most_of_any_labels(name, scores):

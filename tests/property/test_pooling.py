@@ -11,7 +11,6 @@ from fedgauge import Axis, ScoreHistogram
 from fedgauge.data.examples import read_batches
 
 many = settings(deadline=None, max_examples=30)
-
 AXES = {
     "dyadic": Axis.uniform(16),
     "hundredths": Axis.uniform(100),

@@ -38,9 +38,6 @@ EXAMPLE = DistributedDP(1.0)
 FLIP = DistributedDP(1.0, neighbours="replace-one")
 
 
-# All neighbours.
-
-
 @cache
 def neighbour_changes(spec, tree, base=()):
     """By level, how far every node moves, for every pair of neighbouring inputs.
@@ -173,9 +170,6 @@ def test_outputs_of_a_whole_tree_one_by_one(spec):
     assert max(ratios) == pytest.approx(loss_of(plan, HONEST), abs=SLACK)
 
 
-# Wrong noise is found out.
-
-
 def for_invited(tree):
     """Noise calibrated to the 8 clients invited instead of those that survive."""
     return plan_for(EXAMPLE, tree, Cohort(min_survivors=8, max_colluding=1)), EXAMPLE
@@ -228,9 +222,6 @@ def test_a_reader_who_subtracts_a_share_nobody_allowed_for(sites, loss):
     assert worst_loss(wrong.noise_laws(shares=sites - 1), path) == pytest.approx(loss, rel=0.01)
     right = plan_for(EXAMPLE, tree, Cohort(min_survivors=sites, max_colluding=1))
     assert worst_loss(right.noise_laws(shares=sites - 1), path) == pytest.approx(1, abs=SLACK)
-
-
-# Score sums: their own sensitivity and their own share of epsilon.
 
 
 def with_sums(spec, tree, steps, cohort=COHORT):
@@ -340,8 +331,6 @@ def test_a_flipped_label_moves_two_sums():
     assert sums_changes(plan)[-1].sum(axis=1).max() == 8
     assert sums_changes(plan, truth=FLIP)[-1].sum(axis=1).max() == 16
 
-
-# Plans depend on what is public alone.
 
 BASE = {
     "a": ([0, 1, 1, 0, 1], [0.1, 0.9, 0.8, 0.3, 0.7]),

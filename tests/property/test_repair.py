@@ -19,7 +19,6 @@ from fedgauge.estimation.repair import (
 )
 
 many = settings(deadline=None, max_examples=80)
-
 trees = st.lists(st.integers(1, 5), min_size=1, max_size=4).filter(lambda t: math.prod(t) <= 60)
 noises = st.floats(1e-3, 1e3)
 

@@ -35,9 +35,6 @@ def plan_for(spec, bins=3, coarse=2, task=None, share=0.25):
     return fg.EvaluationPlan.for_histogram(two, COHORT, privacy=spec, task=task)
 
 
-# What rows come to, by the code that a client runs.
-
-
 def rows_of(task, coarse):
     """Every row, as (label, scores, groups)."""
     places = [bin_ + within for bin_ in range(coarse) for within in WITHIN]
@@ -216,9 +213,6 @@ def test_outputs_of_both_rounds_one_by_one():
         worst = max(worst, float(np.abs(ratio + second[located.axis]).max()))
     assert worst <= 1 + SLACK
     assert worst == pytest.approx(loss_of(plan), abs=SLACK)
-
-
-# Mutants.
 
 
 def replaced(plan, **noise):

@@ -148,9 +148,6 @@ def test_which_groups_are_joined_is_by_the_order_of_the_plan():
     assert too_small(task, np.array([50, 2, 50, 50, 50, 50, 0, 9])[:, np.newaxis], 10) == ("a",)
 
 
-# By bins, and against an ungrouped result
-
-
 @st.composite
 def grouped_counts(draw, channels):
     bins = draw(st.integers(1, 7))

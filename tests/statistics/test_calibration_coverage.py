@@ -17,7 +17,6 @@ from forecast_worlds import WORLDS
 
 RUNS = 240
 FALSE_ALARM = 1e-3
-
 CELLS = [
     study.Cell("calibrated", "sa", 2_000, "uniform"),
     study.Cell("bent", "sa", 50_000, "quantile"),

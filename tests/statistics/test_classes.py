@@ -14,7 +14,6 @@ import fedgauge as fg
 
 RUNS = 40
 study = load_script("classes")
-
 CELLS = [study.Cell(3, 5_000, 2.0, skew=True, confusion=True)]
 LEAST = binom.ppf(1e-3 / (len(CELLS) * 11), RUNS, 0.94) / RUNS
 

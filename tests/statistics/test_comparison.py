@@ -11,9 +11,7 @@ from scipy.stats import binom
 from scripts import load_script, some_at_once
 
 RUNS = 60
-
 study = load_script("comparison")
-
 CELLS = [
     study.Cell(5_000, 0.4),
     study.Cell(8_000, 0.4, 1.0),

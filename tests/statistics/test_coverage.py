@@ -12,9 +12,7 @@ from scripts import load_script, some_at_once
 RUNS = 120
 FALSE_ALARM = 1e-3
 WIDEST = 1.35  # the study's limit is 1.25, on means of 2,000 widths
-
 study = load_script("coverage")
-
 CELLS = [
     study.Cell(500, 0.5, 1.0, "sa"),
     study.Cell(2000, 0.1, 1.0, "ddp 1"),

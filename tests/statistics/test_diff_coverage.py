@@ -10,7 +10,6 @@ from scipy.stats import binom
 from scripts import load_script
 
 study = load_script("diff_coverage")
-
 RUNS = 60
 LEAST = binom.ppf(1e-4, RUNS, study.LEVEL) / RUNS
 

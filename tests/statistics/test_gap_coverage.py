@@ -13,9 +13,7 @@ from fedgauge.metrics.differences import gap
 
 RUNS = 60
 FALSE_ALARM = 1e-3
-
 study = load_script("gap_coverage")
-
 UNEQUAL, FEW = study.PAIRS[1], study.PAIRS[3]
 CELLS = [study.Cell(*UNEQUAL, bins=64), study.Cell(*FEW, bins=16, epsilon=1.0)]
 CHANCE = FALSE_ALARM / (len(CELLS) * len(study.METRICS) + 1)

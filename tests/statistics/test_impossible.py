@@ -91,8 +91,6 @@ def test_negative_counts_that_rows_of_others_cover_are_not():
     assert cautions(PLANS["flat"], moved(100, rows=100), results=300) == 0
 
 
-# Local reports
-
 REPORTS = 2000
 LOCAL = {
     "flat": ((16,), fg.LocalDP(1.0)),
@@ -151,8 +149,6 @@ def test_reports_that_deny_a_bin_are_noticed():
     told = release_reports(plan, levels, variances, clients=1, reports=len(bits))
     assert sanity.impossible_caution(plan, told) is not None
 
-
-# Label parties that answer alone
 
 TOTALS = np.repeat([0, 1, 10, 100], 8)  # examples of a party by bin
 LABELS = {"none positive": 0.0, "all positive": 1.0}

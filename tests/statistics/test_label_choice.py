@@ -18,9 +18,7 @@ from fedgauge.vertical.bins import predicted_deviations
 
 RUNS = 300
 STRAY = 0.2
-
 study = load_script("label_choice")
-
 CELLS = [
     study.Cell(20_000, 2, rate=0.5, separation=1.0),
     study.Cell(20_000, 5),

@@ -10,9 +10,7 @@ from scripts import load_script, some_at_once
 
 RUNS = 150
 FALSE_ALARM = 1e-3
-
 study = load_script("label_coverage")
-
 CELLS = [
     study.Cell(500, 0.5, 1.0),
     study.Cell(2_000, 0.05, 2.0, hinted=4.0),

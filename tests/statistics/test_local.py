@@ -24,7 +24,6 @@ ROWS = 3_000
 RUNS = 1_500
 MILLION = 1_000_000
 LEAVES = np.array([[700, 20, 0, 380], [100, 900, 300, 600]])  # by class and bin
-
 CASES = {
     "oue-flat": (fg.LocalDP(1.0), (4,)),
     "oue-flat-weak": (fg.LocalDP(5.0), (4,)),

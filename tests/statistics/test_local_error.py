@@ -13,7 +13,6 @@ from fedgauge.privacy.keystream import SimulatedKeystream
 from fedgauge.privacy.oracles import HadamardResponse, UnaryEncoding
 
 study = load_script("local_error")
-
 COUNTS = 40 * np.arange(24)
 DRAWS = 1_000
 

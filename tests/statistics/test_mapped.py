@@ -17,7 +17,6 @@ from fedgauge.histograms.calibrator import Beta, Calibrator, LogOddsLine, Steps
 SITES = 10
 draw_rows = partial(rows.draw_log_odds, apart=1.8, deviation=1.3, low=-1.5)
 split = partial(rows.split, sites=SITES)
-
 FORMS = {
     "smooth": Beta(0.7, 0.9, -0.2),
     "resting": LogOddsLine([-3.0, -1.0, 0.5, 2.0], [-2.0, -0.4, -0.4, 1.1]),

@@ -14,7 +14,6 @@ import fedgauge as fg
 from fedgauge.planner import CALIBRATION_ERROR
 
 study = load_script("needs")
-
 CELLS = [
     study.Cell("beta", 0.2, 4_000, "sa", "recall", 0.3, 0.02),
     study.Cell("missed", 0.3, 4_000, "sa", CALIBRATION_ERROR, None, 0.008),

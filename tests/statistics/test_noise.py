@@ -18,7 +18,6 @@ from noise import share_law
 
 FALSE_ALARM = 1e-6
 DRAWS = 100_000
-
 POLYA = DistributedDP(1.0)
 SKELLAM = DistributedDP(1.0, 1e-6, noise="skellam")
 GAUSSIAN = DistributedDP(1.0, 1e-6, noise="discrete-gaussian")
@@ -44,7 +43,6 @@ def kolmogorov_smirnov(draws, values, law):
 
 
 both = pytest.mark.parametrize("p_value", [chi_square, kolmogorov_smirnov])
-
 TABLES = {
     "thin negative binomial": (
         noise.negative_binomial(Fraction(1, 19), 0.5),

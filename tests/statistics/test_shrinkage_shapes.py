@@ -11,7 +11,6 @@ import pytest
 from scripts import load_script, some_at_once
 
 study = load_script("shrinkage_shapes")
-
 GAINS = {
     study.Cell("several modes", 2_000, 1.0, "uniform 64"): 0.9,
     study.Cell("calibrated", 20_000, 0.3, "uniform 16 x 8"): 0.95,

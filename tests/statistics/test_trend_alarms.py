@@ -10,7 +10,6 @@ from scipy.stats import binom, kstest, norm
 from scripts import load_script, some_at_once
 
 study = load_script("trend_alarms")
-
 RUNS = 40
 QUIET = [study.Cell(2_000, 0.3), study.Cell(2_000, 0.3, epsilon=1.0, tree=(8, 8))]
 CHANGED = [study.Cell(10_000, 0.3, shift=0.05), study.Cell(10_000, 0.3, epsilon=1.0, shift=0.05)]

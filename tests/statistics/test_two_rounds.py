@@ -14,8 +14,6 @@ from scripts import load_script
 RUNS = 12
 DATASETS = 60
 FALSE_ALARM = 1e-3
-
-
 study = load_script("two_rounds")
 coverage = load_script("two_round_coverage")
 

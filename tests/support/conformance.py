@@ -316,11 +316,6 @@ class FlowerEngine(ExchangeEngine):
 
 
 ENGINES = {"simulation": SimulationEngine, "exchange": ExchangeEngine, "flower": FlowerEngine}
-
-
-# What the suite gives every engine
-
-
 CLIENTS = draw_clients(5)
 EVERYBODY = list(CLIENTS)
 OTHERS = [name for name in CLIENTS if name != "site-1"]

@@ -20,8 +20,6 @@ from fedgauge.site import add_witness
 
 A, B, C, D = NAMES = [f"hospital-{letter}" for letter in "abcd"]
 CLIENTS = {name: draw_client(60 + 10 * i, seed=i) for i, name in enumerate(NAMES)}
-
-
 EXACT = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(8, outside="clip"), fg.Cohort(3, 1))
 NOISY = fg.EvaluationPlan.for_histogram(
     fg.Axis.uniform(8, outside="clip"), fg.Cohort(3, 1), privacy=fg.DistributedDP(1.0)

@@ -110,9 +110,6 @@ def said_instead(key, message, alter):
     ).to_bytes()
 
 
-# What it can do in each round
-
-
 def silent(stage):
     """It says nothing, and so takes no further part."""
     return Deed(stage, silent=True)
@@ -331,9 +328,6 @@ def _replaced(name, function, *places):
                 stack.enter_context(mock.patch.object(place, name, other))
         yield
     assert other.called
-
-
-# What others hold against it, or are made to
 
 
 def forgeries(sent):

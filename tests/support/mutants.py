@@ -7,8 +7,6 @@ import tomllib
 
 import msgspec
 
-# Trees and bytes
-
 
 def int_mutant(rng, old):
     small = [-1, 0, 1, 2, 7, 8, old + 1, old - 1, -old, old ^ 1]
@@ -123,9 +121,6 @@ def raw_mutant(rng, data, others):
             data[:one] + bytes([rng.choice([0xDD, 0xDF, 0xDB, 0xC6])]) + b"\xff" * 4 + data[one:],
         ]
     )
-
-
-# Inputs of a form, whatever is in them
 
 
 ODD_TEXT = (

@@ -10,7 +10,6 @@ from unicodedata import normalize
 import pytest
 
 GRAVE = ("serious", "critical")  # axe-core's words for what shuts people out
-
 # Parts that reach past the right edge, save those that a scrolling or clipping part holds.
 _OVERFLOW = """() => {
   const root = document.documentElement, edge = root.clientWidth;
@@ -25,12 +24,10 @@ _OVERFLOW = """() => {
     .map(part => part.tagName.toLowerCase() + (part.id ? "#" + part.id : ""));
   return [`${root.scrollWidth} px wide in ${edge}`, ...wide.slice(0, 5)];
 }"""
-
 _AXE = """async how =>
   (await axe.run(document, {resultTypes: ["violations"], ...how})).violations.map(rule => [
     rule.impact, `${rule.id}: ${rule.help}: `
     + rule.nodes.slice(0, 3).map(node => node.target.join(" ")).join(", ")])"""
-
 # Text and marks of figures by WCAG 2.2: 1.4.3 wants a contrast of 4.5, 1.4.11 one of 3. Grid lines
 # only guide the eye, and lines are to be seen through bands: neither is held to it.
 _FAINT = """() => {
@@ -70,7 +67,6 @@ _FAINT = """() => {
   }
   return [...faint];
 }"""
-
 # Links that save are not followed; what they would have saved is handed to `caught`.
 _CATCH = """() => {
   let blob;

@@ -119,8 +119,6 @@ REPORTS = {
     "no signal": CASES["no-signal"],
     "one class": CASES["one-class"],
 }
-
-
 # Everything that is folded opened.
 UNFOLD = "() => document.querySelectorAll('details').forEach(each => each.open = true)"
 _TABLES = """() => [...document.querySelectorAll("table[data-csv]")]
