@@ -8,7 +8,7 @@ import itertools
 
 import numpy as np
 from commands import run
-from hostile import VICTIM, Attacker, exact_policy, noisy_plan
+from hostile import VICTIM, Attacker, exact_policy, noisy_plan, small_sites
 from rows import draw_client
 
 import fedgauge as fg
@@ -19,11 +19,9 @@ NEIGHBOURS = ("add-remove", "replace-one")
 
 
 def attacker(folder):
-    clients = {VICTIM: draw_client(70, seed=9)}
-    clients |= {f"site-{i}": draw_client(50, seed=i) for i in range(3)}
     rows = {
         name: fg.Examples(labels, scores, subject=np.arange(len(labels)))
-        for name, (labels, scores) in clients.items()
+        for name, (labels, scores) in small_sites().items()
     }
     return Attacker(folder, rows, policy=exact_policy(budget_epsilon=BUDGET))
 

@@ -170,7 +170,7 @@ def test_an_answer_signed_anew_by_somebody_else_is_of_no_party(world):
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_answers_to_another_plan_or_twice_are_refused(world, kind):
+def test_answers_to_another_plan_or_twice_or_that_no_labels_give_are_refused(world, kind):
     old = world.told(*EVERY[kind])
     stale = world.answers(old.plan, SHOP)
     made = world.told(*EVERY[kind])
@@ -179,13 +179,7 @@ def test_answers_to_another_plan_or_twice_are_refused(world, kind):
         world.conclude(made.plan, [stale, fresh[1]])
     with pytest.raises(fg.InputError, match="shop-a answered twice"):
         world.conclude(made.plan, [fresh[0], *fresh])
-
-
-@pytest.mark.parametrize("kind", EVERY)
-def test_numbers_that_no_labels_have_are_refused(world, kind):
-    made = world.told(*EVERY[kind])
-    key, honest = world.site(SHOP).key, world.answers(made.plan, SHOP).numbers
-    other = world.answers(made.plan, OTHER)
+    key, honest, other = world.site(SHOP).key, fresh[0].numbers, fresh[1]
     for numbers in (honest[1:], [*honest, 0], []):
         fake = LabelAnswer.signed(key, made.plan, bytes(32), numbers)
         with pytest.raises(fg.InputError, match="another length"):
@@ -214,7 +208,7 @@ def test_a_kept_answer_that_was_changed_is_not_sent(world):
         world.answers(other.plan, SHOP, world.folder / "2.answer")
 
 
-def test_noise_that_cannot_be_accounted_for_is_refused_before_it_is_paid_for(world):
+def test_noise_beyond_accounting_or_less_than_promised_is_refused(world):
     tiny = fg.DistributedDP(
         1e-6, delta=1e-12, noise="discrete-gaussian", unit="label", neighbours="flip"
     )
@@ -222,9 +216,6 @@ def test_noise_that_cannot_be_accounted_for_is_refused_before_it_is_paid_for(wor
     with pytest.raises(fg.PlanRefused, match="beyond what can be accounted for"):
         world.answers(made.plan, SHOP)
     assert world.spent(SHOP) == 0.0
-
-
-def test_a_promise_that_the_plan_does_not_keep_is_refused(world):
     made = world.told()
     (sent,) = made.plan.rounds
     weak = msgspec.structs.replace(sent, noise=tuple(2 * each for each in sent.noise))

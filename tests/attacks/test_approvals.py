@@ -12,8 +12,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 from consortium import COORDINATOR
-from hostile import VICTIM, Attacker, exact_policy, invite, noisy_plan
-from rows import draw_client
+from hostile import VICTIM, Attacker, exact_policy, invite, noisy_plan, small_sites
 
 import fedgauge as fg
 from fedgauge.engines.participant import Delivery, Participant
@@ -31,9 +30,7 @@ PLAN = noisy_plan(4)
 
 @pytest.fixture
 def attack(folder):
-    clients = {VICTIM: draw_client(70, seed=9)}
-    clients |= {f"site-{i}": draw_client(50, seed=i) for i in range(3)}
-    made = Attacker(folder, clients, policy=exact_policy())
+    made = Attacker(folder, small_sites(), policy=exact_policy())
     add_approver(made.sites.site_file(VICTIM), "officer", folder / "officer.key")
     return made
 
@@ -280,7 +277,7 @@ def test_a_promise_that_noise_does_not_keep_is_not_shown(attack, officer, plan, 
 
 
 @pytest.mark.parametrize("whose", ["its own", "a peer's", "a coordinator's"])
-def test_a_key_that_signs_something_else_is_no_second_key(attack, whose):
+def test_a_key_that_signs_something_else_is_no_second_key(attack, whose, officer):
     """Else who operates the site approves of what it joins, or who asks of what it asks."""
     owner = {"its own": VICTIM, "a peer's": "site-1", "a coordinator's": COORDINATOR}[whose]
     path = attack.sites.site_file(VICTIM)
@@ -288,9 +285,6 @@ def test_a_key_that_signs_something_else_is_no_second_key(attack, whose):
     with pytest.raises(SiteError, match="has the key of"):
         add_trust(path, "approver", "second", key_to_text(attack.sites.keys[owner]))
     assert path.read_text() == before
-
-
-def test_an_approver_does_not_become_a_peer(attack, officer):
     for kind in ("peer", "coordinator"):
         with pytest.raises(SiteError, match="approver 'officer' has the key of"):
             add_trust(attack.sites.site_file(VICTIM), kind, "friend", key_to_text(officer.public))

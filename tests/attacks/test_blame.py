@@ -138,16 +138,6 @@ def pooled_auc(labels, scores):
     return above.mean() / np.sum(labels == 0)
 
 
-def test_wrong_shares_are_traced_to_who_dealt_them(files):
-    """All have paid when it shows; at least they know whom to leave out."""
-    files.turn([wrong_shares(to_all=True)])
-    stopped, refused = files.evaluate(noisy_plan(1.0))
-    assert isinstance(stopped, fg.FedgaugeError)
-    assert named(str(stopped), CLIENTS) == {HOSTILE}
-    assert refused == {}
-    assert files.at_fault() == {HOSTILE}
-
-
 @pytest.mark.parametrize("deeds", DEEDS.values(), ids=DEEDS)
 def test_every_site_can_see_who_did_it(files, deeds):
     files.turn(deeds)
@@ -160,9 +150,16 @@ def test_every_site_can_see_who_did_it(files, deeds):
 
 
 @pytest.mark.parametrize("without", [[], ["--without", HOSTILE]], ids=["found", "said"])
-def test_a_second_run_without_it_is_one_command(files, without):
+def test_wrong_shares_are_traced_to_who_dealt_them_and_a_second_run_without_it_is_one_command(
+    files, without
+):
+    """All have paid when it shows; at least they know whom to leave out."""
     files.turn([wrong_shares(to_all=True)])
-    files.evaluate(noisy_plan(1.0))
+    stopped, refused = files.evaluate(noisy_plan(1.0))
+    assert isinstance(stopped, fg.FedgaugeError)
+    assert named(str(stopped), CLIENTS) == {HOSTILE}
+    assert refused == {}
+    assert files.at_fault() == {HOSTILE}
     site = ["--site", files.sites.site_file(COORDINATOR)]
     again = files.folder / "again"
     restart = ["exchange", "restart", files.folder / "run", again, *without, *site]
@@ -387,17 +384,13 @@ def complained(monkeypatch):
         return Scene().until(Stage.AGREE)
 
 
-def test_a_complaint_of_another_session_opens_nothing(complained):
+def test_a_complaint_of_another_session_or_that_nobody_signed_opens_nothing(complained):
     """Else a coordinator could ask for the shares of whom it likes, in any session."""
     complaints = complaints_to(complained, VICTIM)
     assert any(complaints)
     other = Scene(run=b"o" * 32).until(Stage.AGREE)
     assert_reveals_nothing(other.clients[VICTIM], with_complaints(other, VICTIM, complaints))
-
-
-def test_a_complaint_that_nobody_signed_opens_nothing(complained):
-    """In another member's name, about another box, or with a bit of it changed."""
-    complaints = complaints_to(complained, VICTIM)
+    # In another member's name, about another box, or with a bit of it changed.
     assert any(complaints)
     forged = list(forgeries(complaints))
     assert len(forged) > len(complained.clients)

@@ -6,7 +6,6 @@ The reader has `result.json` and nothing else. It chooses nothing: it looks for 
 import json
 
 import numpy as np
-import pytest
 from commands import run
 from hostile import Attacker, exact_plan, exact_policy
 from rows import draw_rows
@@ -16,20 +15,36 @@ import fedgauge as fg
 MIN_CELL = 10
 
 
-@pytest.fixture
-def published(folder):
-    """What readers get of three sites of 2,000 rows, planned as the documentation says."""
+def attacker(folder, rows, rate=0.3, **limits):
+    clients = {f"site-{i}": draw_rows(rows, seed=i, rate=rate) for i in range(3)}
+    return Attacker(folder, clients, policy=exact_policy(**limits))
+
+
+def test_score_sums_in_a_result_hide_in_a_crowd(folder):
+    """Of a cell with one person the score sum is that person's score."""
+    attack = attacker(folder, 200, 0.1, score_sums=True)
+    answer = attack.ask(exact_plan(3, bins=64, score_sums=True))
+    assert answer.result is not None
+    (part,) = json.loads((folder / "run-0" / "result.json").read_text())["slices"]
+    assert np.shape(part["counts"]) == np.shape(part["score_sums"])
+    assert alone(part["counts"]) == 0
+
+
+def test_counts_and_curves_in_a_result_hide_in_a_crowd(folder):
+    """Three sites of 2,000 rows, planned as the documentation says.
+
+    Every class by bin has nobody in it or at least ten. The knots of the curve times the number of
+    a class are counts again.
+    """
     path = folder / "plan.json"
     hints = ["--clients", 3, "--examples", 6000, "--positive-rate", 0.3]
     assert run("plan", *hints, "--privacy", "sa", "-o", path, "--quiet").exit_code == 0
-    attack = Attacker(
-        folder,
-        {f"site-{i}": draw_rows(2000, seed=i, rate=0.3) for i in range(3)},
-        policy=exact_policy(),
-    )
-    answer = attack.ask(fg.EvaluationPlan.load(path))
-    assert answer.result is not None
-    return json.loads((folder / "run-0" / "result.json").read_text())
+    assert attacker(folder, 2000).ask(fg.EvaluationPlan.load(path)).result is not None
+    (part,) = json.loads((folder / "run-0" / "result.json").read_text())["slices"]
+    for rates, counts in zip(("fpr", "tpr"), part["counts"], strict=True):
+        assert alone(counts) == 0
+        steps = np.diff(part["curves"]["roc"][rates]) * sum(counts)
+        assert alone(np.rint(np.abs(steps))) == 0
 
 
 def alone(counts):
@@ -38,43 +53,9 @@ def alone(counts):
     return counts[(counts > 0) & (counts < MIN_CELL)].sum() / counts.sum()
 
 
-def test_counts_in_a_result_hide_in_a_crowd(published):
-    """Every class by bin has nobody in it or at least ten."""
-    (part,) = published["slices"]
-    negatives, positives = part["counts"]
-    assert alone(negatives) == 0
-    assert alone(positives) == 0
-
-
-def test_curves_in_a_result_hide_in_a_crowd(published):
-    """The knots of the curve times the number of a class are counts again."""
-    (part,) = published["slices"]
-    for rates, counts in zip(("fpr", "tpr"), part["counts"], strict=True):
-        steps = np.diff(part["curves"]["roc"][rates]) * sum(counts)
-        assert alone(np.rint(np.abs(steps))) == 0
-
-
-def test_score_sums_in_a_result_hide_in_a_crowd(folder):
-    """Of a cell with one person the score sum is that person's score."""
-    attack = Attacker(
-        folder,
-        {f"site-{i}": draw_rows(200, seed=i, rate=0.1) for i in range(3)},
-        policy=exact_policy(score_sums=True),
-    )
-    answer = attack.ask(exact_plan(3, bins=64, score_sums=True))
-    assert answer.result is not None
-    (part,) = json.loads((folder / "run-0" / "result.json").read_text())["slices"]
-    assert np.shape(part["counts"]) == np.shape(part["score_sums"])
-    assert alone(part["counts"]) == 0
-
-
 def test_thresholds_do_not_show_a_single_row(folder):
     """As people look: metrics at an edge and at the next. Their difference is a cell."""
-    attack = Attacker(
-        folder,
-        {f"site-{i}": draw_rows(100, seed=i, rate=0.3) for i in range(3)},
-        policy=exact_policy(),
-    )
+    attack = attacker(folder, 100)
     result = attack.ask(exact_plan(3, bins=128)).result
     assert result is not None
     edges = result.released.axis.thresholds  # between them a result only guesses
@@ -100,11 +81,7 @@ def test_results_are_not_subtracted_to_small_cells(folder):
 
     A reader of all three subtracts what they say between the edges that each of them kept.
     """
-    attack = Attacker(
-        folder,
-        {f"site-{i}": draw_rows(100, seed=i, rate=0.3) for i in range(3)},
-        policy=exact_policy(),
-    )
+    attack = attacker(folder, 100)
     results = [attack.ask(exact_plan(3, bins=128, min_cell=least)).result for least in (10, 11, 13)]
     opened = [result for result in results if result is not None]
     assert opened

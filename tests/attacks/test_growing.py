@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from conformance import ENGINES
 from counts import counts_of
-from hostile import VICTIM, Attacker, exact_plan, exact_policy, own_counts
-from rows import draw_client
+from hostile import VICTIM, Attacker, exact_plan, exact_policy, larger_sites, own_counts
 
 import fedgauge as fg
 from fedgauge.secagg import Stage
@@ -19,9 +18,7 @@ PATIENT = (1, 0.83)
 
 
 def attacker(folder):
-    clients = {VICTIM: draw_client(300, seed=5)}
-    clients |= {f"site-{i}": draw_client(200 + i, seed=i) for i in range(3)}
-    return Attacker(folder, clients, policy=exact_policy())
+    return Attacker(folder, larger_sites(), policy=exact_policy())
 
 
 def added(labels, scores):
@@ -30,23 +27,6 @@ def added(labels, scores):
 
 def removed(labels, scores):
     return labels[1:], scores[1:]
-
-
-def relabelled(labels, scores):
-    return np.append(1 - labels[:1], labels[1:]), scores
-
-
-def rescored(labels, scores):
-    return labels, np.append((scores[:1] + 0.5) % 1, scores[1:])
-
-
-def replaced(labels, scores):
-    return added(*removed(labels, scores))
-
-
-def added_twice(labels, scores):
-    """Two rows alike: digests of rows that are combined by exclusive or would cancel."""
-    return added(*added(labels, scores))
 
 
 def labels_exchanged(labels, scores):
@@ -60,34 +40,26 @@ def labels_exchanged(labels, scores):
     return changed, scores
 
 
-def added_with_subjects(labels, scores):
-    """A row more, and now with ids of patients."""
-    labels, scores = added(labels, scores)
-    return fg.Examples(labels, scores, subject=np.arange(len(labels)))
+CHANGES = {
+    "added": added,
+    "removed": removed,
+    "relabelled": lambda labels, scores: (np.append(1 - labels[:1], labels[1:]), scores),
+    "rescored": lambda labels, scores: (labels, np.append((scores[:1] + 0.5) % 1, scores[1:])),
+    "replaced": lambda *rows: added(*removed(*rows)),
+    # Two rows alike: digests of rows that are combined by exclusive or would cancel.
+    "added twice": lambda *rows: added(*added(*rows)),
+    "labels exchanged": labels_exchanged,
+}
+SAME = {
+    "unchanged": lambda *rows: rows,
+    "reordered": lambda labels, scores: (labels[::-1], scores[::-1]),
+    # The same rows, as a file that is read in parts gives them.
+    "in chunks": lambda y, p: lambda: ((y[i : i + 7], p[i : i + 7]) for i in range(0, len(y), 7)),
+    "spelled otherwise": lambda labels, scores: (labels.astype(bool), scores.tolist()),
+}
 
 
-def reordered(labels, scores):
-    return labels[::-1], scores[::-1]
-
-
-def unchanged(labels, scores):
-    return labels, scores
-
-
-def in_chunks(labels, scores):
-    """The same rows, as a file that is read in parts gives them."""
-    return lambda: ((labels[i : i + 7], scores[i : i + 7]) for i in range(0, len(labels), 7))
-
-
-def spelled_otherwise(labels, scores):
-    return labels.astype(bool), scores.tolist()
-
-
-CHANGES = [added, removed, relabelled, rescored, replaced, added_twice, labels_exchanged]
-SAME = [unchanged, reordered, in_chunks, spelled_otherwise]
-
-
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_two_exact_sums_do_not_differ_by_one_patient(folder, change):
     """The same sites twice; one site's data changed by one row, under the same name."""
     attack = attacker(folder)
@@ -104,8 +76,7 @@ def test_two_exact_sums_do_not_differ_by_one_patient(folder, change):
 def test_a_patient_who_came_does_not_show_in_any_engine(folder, monkeypatch, kind):
     """Also where the site learns of its rows only when it scores them."""
     engine = ENGINES[kind](folder, monkeypatch)
-    clients = {VICTIM: draw_client(300, seed=5)}
-    clients |= {f"site-{i}": draw_client(200 + i, seed=i) for i in range(3)}
+    clients = larger_sites()
     first = counts_of(engine.run(PLAN, clients))
     try:
         second = engine.run(PLAN, clients | {VICTIM: added(*clients[VICTIM])})
@@ -118,7 +89,8 @@ def test_ids_that_were_not_given_before_do_not_hide_a_patient(folder):
     """The second time the operator names the column of subjects: another kind of digest."""
     attack = attacker(folder)
     first = attack.ask(PLAN)
-    attack.clients[VICTIM] = added_with_subjects(*attack.clients[VICTIM])
+    labels, scores = added(*attack.clients[VICTIM])
+    attack.clients[VICTIM] = fg.Examples(labels, scores, subject=np.arange(len(labels)))
     assert_same_or_stopped(first, attack.ask(PLAN))
 
 
@@ -163,7 +135,7 @@ def test_a_new_name_does_not_hide_that_one_patient_came(folder):
     assert second.total is None or not np.array_equal(second.counts - first.counts, told)
 
 
-@pytest.mark.parametrize("change", SAME, ids=lambda change: change.__name__)
+@pytest.mark.parametrize("change", SAME.values(), ids=SAME)
 def test_the_same_rows_are_not_refused(folder, change):
     """The control: rows in another order, in parts or of other types are the same data."""
     attack = attacker(folder)

@@ -415,7 +415,7 @@ def forms_of(values):
     return [*kinds, msgspec.msgpack.encode(plain), msgspec.json.encode(plain), str(plain).encode()]
 
 
-def test_labels_do_not_change_a_roster_nor_so_the_plan(platform):
+def test_labels_change_neither_a_roster_nor_totals_nor_so_the_plan(platform):
     path, key = platform.folder / f"{VICTIM}.csv", platform.site(VICTIM).key
     text = path.read_text()
     made = set()
@@ -425,10 +425,7 @@ def test_labels_do_not_change_a_roster_nor_so_the_plan(platform):
             relabel(path, change)
             made.add(Roster.of_ids(ids_in(path, key="user"), key).to_bytes())
     assert len(made) == 1
-
-
-def test_totals_say_nothing_of_labels(platform):
-    """What whoever scored keeps follows from scores and rosters alone."""
+    # What whoever scored keeps follows from scores and rosters alone.
     one = platform.assign().totals
     relabel(platform.folder / f"{VICTIM}.csv", LABELS["all positive"])
     other = platform.assign().totals

@@ -193,33 +193,18 @@ def test_nodes_do_not_score_with_different_models_by_the_order_of_records(
 
 
 MARKS = {
-    "_run_id": int,
-    "_message_id": str,
-    "_src_node_id": int,
-    "_dst_node_id": int,
-    "_reply_to_message_id": str,
-    "_group_id": str,
-    "_created_at": float,
-    "_ttl": float,
-    "_delivered_at": str,
-    "_src_task_id": int,
-    "_dst_task_id": int,
+    int: "run_id src_node_id dst_node_id src_task_id dst_task_id",
+    str: "message_id reply_to_message_id group_id delivered_at",
+    float: "created_at ttl",
 }
 
 
 def shown(message, context):
     """All that a score function can see, but for the node's own config, in its order."""
-    return repr(
-        (
-            message.metadata,
-            [(name, list(held.items())) for name, held in message.content.items()],
-            context.run_id,
-            context.node_id,
-            context.series_id,
-            list(context.run_config.items()),
-            list(context.state.items()),
-        )
-    )
+    content = [(name, list(held.items())) for name, held in message.content.items()]
+    ids = context.run_id, context.node_id, context.series_id
+    settings = list(context.run_config.items()), list(context.state.items())
+    return repr((message.metadata, content, ids, settings))
 
 
 def test_what_score_sees_is_the_same_at_every_node(folder, monkeypatch):
@@ -237,7 +222,7 @@ def test_what_score_sees_is_the_same_at_every_node(folder, monkeypatch):
     call = nodes.grid.call
 
     def mark(node, message):
-        marks = {name: kind(node) for name, kind in MARKS.items()}
+        marks = {f"_{n}": kind(node) for kind, names in MARKS.items() for n in names.split()}
         message.metadata.__dict__.update(marks)
         return call(node, message)
 

@@ -10,6 +10,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from duties import Giving
+from envelopes import sealed
 from plans import small_noisy_plan
 from scene import BOSS, KEYS, opening_in
 
@@ -79,13 +80,8 @@ class Told:
         """What members reply; those who refuse are left out."""
         replies = {}
         for member in members:
-            request = Envelope.sealed(
-                BOSS,
-                session=self.session,
-                stage=stage,
-                sender=COORDINATOR,
-                recipient=member,
-                body=make(member).to_bytes(),
+            request = sealed(
+                BOSS, self.session, stage, COORDINATOR, member, make(member).to_bytes()
             )
             try:
                 reply = self.clients[member].receive(request.to_bytes())
@@ -97,14 +93,7 @@ class Told:
         return replies
 
     def lie(self, stage, body):
-        return Envelope.sealed(
-            KEYS[COLLUDER],
-            session=self.session,
-            stage=stage,
-            sender=COLLUDER,
-            recipient=EVERYONE,
-            body=body,
-        ).signature
+        return sealed(KEYS[COLLUDER], self.session, stage, COLLUDER, EVERYONE, body).signature
 
     def bits(self, member):
         return [to_bitmap(sorted(told), COUNT) for told in self.story[member]]
@@ -184,7 +173,6 @@ def test_one_sum_of_enough_members_is_all_that_stories_open(needed):
     plan = small_noisy_plan(fg.Cohort(needed, 1))
     mixed = list(itertools.product(*map(stories, HONEST)))
     alike = [told for told in mixed if told[0] == told[1]]  # a quorum is near
-    opened = 0
     opened = 0
     for told in alike[::3] + mixed[::31]:
         world = Told(plan, dict(zip(HONEST, told, strict=True)))

@@ -8,7 +8,7 @@ others give away keys of boxes that were made for it, and all have paid for a su
 import shutil
 
 import pytest
-from hostile import VICTIM, Attacker, exact_policy, noisy_plan
+from hostile import VICTIM, Attacker, exact_policy, noisy_plan, small_sites
 from rows import draw_client
 
 import fedgauge as fg
@@ -24,9 +24,7 @@ class Sessions(Attacker):
     """Five sites; the victim has a witness elsewhere."""
 
     def __init__(self, folder):
-        clients = {VICTIM: draw_client(70, seed=9)}
-        clients |= {f"site-{i}": draw_client(50, seed=i) for i in range(4)}
-        super().__init__(folder, clients, policy=exact_policy())
+        super().__init__(folder, small_sites(4), policy=exact_policy())
         (folder / "elsewhere").mkdir()
         add_witness(self.sites.site_file(VICTIM), folder / "elsewhere" / "victim.head")
         self.session = self.begin(noisy_plan(3))
@@ -53,9 +51,6 @@ class Sessions(Attacker):
 @pytest.fixture
 def attack(folder):
     return Sessions(folder)
-
-
-REASON = "the state is stored before the ledger refuses the reply, and the site goes on from it"
 
 
 def test_a_site_that_lost_its_state_after_joining_is_not_shown_to_have_lied(attack):

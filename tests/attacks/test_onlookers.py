@@ -6,8 +6,7 @@ and does with them what the coordinator does.
 
 import numpy as np
 import pytest
-from hostile import VICTIM, Attacker, exact_plan, exact_policy, noisy_plan
-from rows import draw_client
+from hostile import Attacker, exact_plan, exact_policy, noisy_plan, small_sites
 
 import fedgauge as fg
 from fedgauge.keys import SigningKey
@@ -37,9 +36,7 @@ def test_the_sum_is_for_the_coordinator_alone(folder, plan):
     sum is everybody's: also one that the coordinator would not publish, or only with small
     cells merged.
     """
-    clients = {VICTIM: draw_client(70, seed=9)}
-    clients |= {f"site-{i}": draw_client(50, seed=i) for i in range(3)}
-    attack = Attacker(folder, clients, policy=exact_policy())
+    attack = Attacker(folder, small_sites(), policy=exact_policy())
     answer = attack.ask(plan)
     assert answer.total is not None
     (folder / "run-0" / "result.json").unlink()

@@ -9,8 +9,7 @@ import json
 import msgspec
 import numpy as np
 import pytest
-from hostile import VICTIM, Attacker, exact_plan, exact_policy, noisy_plan
-from rows import draw_client
+from hostile import VICTIM, Attacker, exact_plan, exact_policy, larger_sites, noisy_plan
 from scipy.special import logit
 
 import fedgauge as fg
@@ -23,10 +22,7 @@ LEAST_WIDTH = 1 / 128
 
 
 def attacker(folder, **limits):
-    clients = {VICTIM: draw_client(300, seed=5)}
-    clients |= {f"site-{i}": draw_client(200 + i, seed=i) for i in range(3)}
-    inside = {name: (labels, 0.1 + 0.8 * scores) for name, (labels, scores) in clients.items()}
-    return Attacker(folder, inside, policy=exact_policy(**limits))
+    return Attacker(folder, larger_sites(inside=True), policy=exact_policy(**limits))
 
 
 def through(form, plan=None):

@@ -65,11 +65,14 @@ def negatives_and_back(plan):
     return at(plan, (1, 0, -250), (1, plan.axis.bins - 1, 250))
 
 
-@pytest.mark.parametrize(
+by_what_is_added = pytest.mark.parametrize(
     "added",
     [lambda plan: positives_to_the_top(plan, 2**29), negatives_and_back],
     ids=["huge", "negative"],
 )
+
+
+@by_what_is_added
 def test_an_exact_sum_is_refused_before_anything_is_shown(attack, monkeypatch, added):
     plan = exact_plan(5, largest=LARGEST)
     poison(monkeypatch, added(plan))
@@ -84,11 +87,7 @@ def test_an_exact_sum_is_refused_before_anything_is_shown(attack, monkeypatch, a
     assert "result.json" not in before
 
 
-@pytest.mark.parametrize(
-    "added",
-    [lambda plan: positives_to_the_top(plan, 2**29), negatives_and_back],
-    ids=["huge", "negative"],
-)
+@by_what_is_added
 def test_a_noisy_result_carries_a_caution_wherever_it_is_read(attack, monkeypatch, added):
     plan = noisy_plan(5, largest=LARGEST)
     poison(monkeypatch, added(plan))

@@ -114,7 +114,7 @@ def test_a_plan_that_nobody_or_somebody_else_signed_is_refused(world):
     world.refuses(altered(with_counts, sign=False), "is not what")
 
 
-def test_a_signature_for_something_else_is_none(world):
+def test_a_signature_for_something_else_or_by_a_key_that_anybody_signs_with_is_none(world):
     """An approval or a message of a sum by the same key stands for no second plan."""
     data = SecondPlan.sign(SECOND, INTAKE).data
     form = json.loads(data)
@@ -123,9 +123,6 @@ def test_a_signature_for_something_else_is_none(world):
         form["signature"].encode(), json.loads(msgspec.json.encode(plain)).encode()
     )
     world.refuses(SecondPlan.from_bytes(swapped), "is not what")
-
-
-def test_a_key_that_anybody_signs_with_is_refused():
     form = json.loads(SecondPlan.sign(SECOND, INTAKE).data)
     form["signer"] = key_to_text(NEUTRAL)
     with pytest.raises(fg.PlanRefused, match="not approved"):
@@ -142,11 +139,8 @@ def test_bins_that_do_not_follow_from_the_first_round_are_refused(world, start, 
     world.refuses(altered(with_edges(*points)), "not those that follow")
 
 
-def test_counts_that_imply_other_bins_are_refused(world):
+def test_bins_or_counts_that_do_not_follow_from_a_first_round_are_refused(world):
     world.refuses(altered(with_counts), "not those that follow")
-
-
-def test_a_first_plan_signed_as_a_second_is_refused(world):
     world.refuses(SecondPlan.sign(PLAN, INTAKE), "not the plan of a second round")
 
 

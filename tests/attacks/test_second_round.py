@@ -167,16 +167,12 @@ def test_a_first_round_of_another_plan_is_refused(between):
     assert "another plan" in evaluation.refusal(evaluation.begin(dated))
 
 
-def test_a_second_round_without_a_first_is_refused(folder):
+def test_a_second_round_without_a_first_of_two_is_refused(folder):
     evaluation = Evaluation.make(folder / "sites")
     for session in (b"", bytes(32)):
         found = Found(TWO, tuple(range(16)), 4, session=session.hex())
         server = evaluation.begin(NOISY.located(found))
         assert "did not join the first" in evaluation.refusal(server)
-
-
-def test_a_sum_of_one_round_is_no_first(folder):
-    evaluation = Evaluation.make(folder / "sites")
     plan = fg.EvaluationPlan.for_histogram(
         TWO.coarse, fg.Cohort(3, 1), privacy=fg.DistributedDP(1.0)
     )
@@ -186,25 +182,10 @@ def test_a_sum_of_one_round_is_no_first(folder):
     assert "did not join the first" in evaluation.refusal(evaluation.begin(NOISY.located(found)))
 
 
-def test_another_roster_is_refused(noisy):
+def test_another_roster_or_model_is_refused(noisy):
     evaluation, second = noisy
     server = evaluation.begin(second.invitation.plan, (A, B, C))
     assert "another roster" in evaluation.refusal(server)
-
-
-def test_another_coordinator_is_refused(between):
-    evaluation, second = between
-    other = SigningKey.generate()
-    site = add_trust(
-        evaluation.sites.site_file(A), "coordinator", "other", key_to_text(other.public)
-    )
-    assert other.public in site.coordinators
-    server = SummationServer.invite(second.invitation.plan, second.invitation.members, other)
-    assert "another coordinator" in evaluation.refusal(server)
-
-
-def test_another_model_is_refused(noisy):
-    evaluation, second = noisy
     server = evaluation.begin(second.invitation.plan, model=bytes(32))
     assert "do not fit" in evaluation.refusal(server)
     ledger, plan = evaluation.sites.site(A).ledger, second.invitation.plan
@@ -216,8 +197,15 @@ def test_another_model_is_refused(noisy):
         )
 
 
-def test_another_dataset_is_refused(between):
+def test_another_coordinator_or_dataset_is_refused(between):
     evaluation, second = between
+    other = SigningKey.generate()
+    site = add_trust(
+        evaluation.sites.site_file(A), "coordinator", "other", key_to_text(other.public)
+    )
+    assert other.public in site.coordinators
+    server = SummationServer.invite(second.invitation.plan, second.invitation.members, other)
+    assert "another coordinator" in evaluation.refusal(server)
     path = evaluation.sites.site_file(A)
     path.write_text(path.read_text().replace('"stroke-2026"', '"stroke-2027"'))
     assert "another dataset" in evaluation.refusal(second)
@@ -246,7 +234,7 @@ def test_bins_that_could_be_narrow_are_refused_before_the_first_round():
     assert judged(plan, min_bin_width=width, axes=(fine.coarse.digest,)) is None
 
 
-def test_what_the_second_round_tells_apart_is_judged_before_the_first():
+def test_what_the_second_round_asks_for_is_judged_before_the_first():
     groups = fg.BinaryTask(groups={"sex": ["women"]})
     assert "max_groups" in judged(plan_of(cohort=EXACT.cohort, task=groups), max_groups=1)
     many = msgspec.structs.replace(TWO, bins=40)
@@ -257,6 +245,8 @@ def test_what_the_second_round_tells_apart_is_judged_before_the_first():
     assert "'ill' the positive label" in judged(named)
     small = plan_of(cohort=EXACT.cohort, min_cell=5)
     assert "fewer than 10 examples" in judged(small, min_cell=10)
+    assert "Two rounds are two of them" in judged(EXACT, exact_sums=1)
+    assert judged(EXACT, exact_sums=2) is None
 
 
 def test_both_rounds_are_within_the_sizes_that_a_site_allows(noisy):
@@ -271,11 +261,6 @@ def test_both_rounds_are_within_the_sizes_that_a_site_allows(noisy):
             members=second.invitation.members,
             coordinator=evaluation.key.public,
         )
-
-
-def test_two_exact_sums_count_as_two():
-    assert "Two rounds are two of them" in judged(EXACT, exact_sums=1)
-    assert judged(EXACT, exact_sums=2) is None
 
 
 def test_the_room_for_the_second_sum_is_kept(folder):

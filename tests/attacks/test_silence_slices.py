@@ -82,20 +82,8 @@ def without(part, key):
     return lambda columns: getattr(columns, part).pop(key)
 
 
-def fewer(columns):
-    columns.scores[None] = columns.scores[None][:, :2]
-
-
-def more(columns):
-    columns.scores[None] = np.tile(columns.scores[None], 2)
-
-
-def flat(columns):
-    columns.scores[None] = columns.scores[None][:, 0]
-
-
-def one_label(columns):
-    columns.labels = columns.labels[:, 0]
+def with_scores(change):
+    return lambda columns: columns.scores.update({None: change(columns.scores[None])})
 
 
 def cell(part, value, *key):
@@ -116,21 +104,17 @@ ROW_BY_ROW = {
     "NaN in one of three": (CLASSES, cell("scores", np.nan, None, 1), cell("scores", 0, None, 1)),
     "text in one of three": (CLASSES, cell("scores", "low", None, 2), cell("scores", 0, None, 2)),
     "a score that raises": (CLASSES, cell("scores", Raises(), None, 0), cell("scores", 0, None, 0)),
-    "infinite in one of three": (
-        CLASSES,
-        cell("scores", np.inf, None, 1),
-        cell("scores", 1, None, 1),
-    ),
+    "infinite": (CLASSES, cell("scores", np.inf, None, 1), cell("scores", 1, None, 1)),
     "one of two labels": (LABELS, cell("labels", [1, None]), cell("labels", [1, 0])),
     "a third value": (LABELS, cell("labels", ["x", 1]), cell("labels", [0, 1])),
     "NaN of one model": (PAIR, cell("scores", np.nan, "old"), cell("scores", 0, "old")),
     "beyond the axis": (PAIR, cell("scores", 7.0, "new"), cell("scores", 1, "new")),
 }
 ALL_AT_ONCE = {
-    "two of three columns": (CLASSES, fewer),
-    "six columns": (CLASSES, more),
-    "one column": (CLASSES, flat),
-    "one of two labels": (LABELS, one_label),
+    "two of three columns": (CLASSES, with_scores(lambda scores: scores[:, :2])),
+    "six columns": (CLASSES, with_scores(lambda scores: np.tile(scores, 2))),
+    "one column": (CLASSES, with_scores(lambda scores: scores[:, 0])),
+    "one of two labels": (LABELS, lambda rows: vars(rows).update(labels=rows.labels[:, 0])),
     "no such model": (PAIR, without("scores", "old")),
     "no such grouping": (GROUPS, without("groups", "age")),
 }

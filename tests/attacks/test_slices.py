@@ -163,24 +163,16 @@ def as_asked(columns, task):
 
 
 SEX = {"sex": ["women", "men"]}
-TWO = fg.BinaryTask(models=("new", "old"))
+TWO, BY_SEX = fg.BinaryTask(models=("new", "old")), fg.BinaryTask(groups=SEX)
+ANIMALS = fg.MulticlassTask(labels=["cat", "dog", "owl"])
 IN_TURN = {
-    "no groups, then groups": (fg.BinaryTask(), fg.BinaryTask(groups=SEX)),
-    "groups, then none": (fg.BinaryTask(groups=SEX), fg.BinaryTask()),
-    "a group left out": (fg.BinaryTask(groups=SEX), fg.BinaryTask(groups={"sex": ["women"]})),
-    "groups in another order": (
-        fg.BinaryTask(groups=SEX),
-        fg.BinaryTask(groups={"sex": ["men", "women"]}),
-    ),
-    "a grouping renamed": (fg.BinaryTask(groups=SEX), fg.BinaryTask(groups={"sx": SEX["sex"]})),
-    "a class more": (
-        fg.MulticlassTask(labels=["cat", "dog", "owl"]),
-        fg.MulticlassTask(labels=["cat", "dog", "owl", "ant"]),
-    ),
-    "classes in another order": (
-        fg.MulticlassTask(labels=["cat", "dog", "owl"]),
-        fg.MulticlassTask(labels=["owl", "dog", "cat"]),
-    ),
+    "no groups, then groups": (fg.BinaryTask(), BY_SEX),
+    "groups, then none": (BY_SEX, fg.BinaryTask()),
+    "a group left out": (BY_SEX, fg.BinaryTask(groups={"sex": ["women"]})),
+    "groups in another order": (BY_SEX, fg.BinaryTask(groups={"sex": ["men", "women"]})),
+    "a grouping renamed": (BY_SEX, fg.BinaryTask(groups={"sx": SEX["sex"]})),
+    "a class more": (ANIMALS, fg.MulticlassTask(labels=["cat", "dog", "owl", "ant"])),
+    "classes in another order": (ANIMALS, fg.MulticlassTask(labels=["owl", "dog", "cat"])),
     "a model more": (TWO, fg.BinaryTask(models=("new", "old", "third"))),
     "a model less": (TWO, fg.BinaryTask()),
     "two of them together": (TWO, PAIR),

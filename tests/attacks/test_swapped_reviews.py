@@ -8,6 +8,7 @@ import os
 
 import pytest
 from consortium import COORDINATOR
+from envelopes import sealed
 from hostile import VICTIM, Attacker, exact_policy, noisy_plan
 from rows import draw_client
 
@@ -16,7 +17,7 @@ from fedgauge.engines.review import approve, review
 from fedgauge.errors import FedgaugeError, SiteError
 from fedgauge.keys import SigningKey, key_to_text, verify
 from fedgauge.protocol import COORDINATOR as SENDER
-from fedgauge.protocol import EVERYONE, Envelope, session_id
+from fedgauge.protocol import EVERYONE, session_id
 from fedgauge.secagg import Invitation
 from fedgauge.secagg.graph import choose_graph
 from fedgauge.secagg.messages import Terms, box_key
@@ -69,9 +70,7 @@ def begins_alike(key, members):
 
 
 def _invitation(key, body):
-    envelope = Envelope.sealed(
-        key, session=session_id(body), stage=1, sender=SENDER, recipient=EVERYONE, body=body
-    )
+    envelope = sealed(key, session_id(body), 1, SENDER, EVERYONE, body)
     return Invitation(envelope.to_bytes())
 
 

@@ -7,17 +7,14 @@ while an evaluation is under way: a key was stolen, a contract ended.
 import re
 
 import pytest
-from hostile import VICTIM, Attacker, exact_policy, noisy_plan
-from rows import draw_client
+from hostile import VICTIM, Attacker, exact_policy, noisy_plan, small_sites
 
 from fedgauge.secagg import Stage
 
 
 @pytest.fixture
 def attack(folder):
-    clients = {VICTIM: draw_client(70, seed=9)}
-    clients |= {f"site-{i}": draw_client(50, seed=i) for i in range(3)}
-    return Attacker(folder, clients, policy=exact_policy())
+    return Attacker(folder, small_sites(), policy=exact_policy())
 
 
 def strike(attack, kind):
@@ -33,22 +30,18 @@ def strike(attack, kind):
     path.write_text(changed)
 
 
-@pytest.mark.parametrize("kind", ["coordinator", "peers", "epsilon"])
-def test_counts_do_not_leave_for_whom_a_site_no_longer_trusts(attack, kind):
-    """Joined while it was allowed; asked for counts when it no longer is."""
+@pytest.mark.parametrize("kind", ["coordinator", "peers", "epsilon", "dataset"])
+def test_counts_do_not_leave_for_what_a_site_no_longer_allows(attack, kind):
+    """Joined while it was allowed; asked for counts when it no longer is.
+
+    Nor are new data charged to the old name, where the site's file names the next dataset.
+    """
     session = attack.begin(noisy_plan(4))
     session.play(Stage.ADVERTISE, Stage.SHARE)
-    strike(attack, kind)
-    session.play(Stage.MASK)
-    assert "commit" not in attack.entries()
-    assert VICTIM in session.answer.refusals
-
-
-def test_new_data_are_not_charged_to_the_old_name(attack):
-    """Joined for one dataset, asked for counts when the site's file names the next one."""
-    session = attack.begin(noisy_plan(4))
-    session.play(Stage.ADVERTISE, Stage.SHARE)
-    attack.rename(VICTIM, "stroke-2027")
+    if kind == "dataset":
+        attack.rename(VICTIM, "stroke-2027")
+    else:
+        strike(attack, kind)
     session.play(Stage.MASK)
     assert attack.entries() == ["reserve"]
     assert VICTIM in session.answer.refusals

@@ -6,6 +6,7 @@ signature: whole bodies, and every part of one in the place of its like.
 
 import msgspec
 import pytest
+from envelopes import sealed
 from plans import small_noisy_plan
 from scene import BOSS, KEYS, Scene
 
@@ -41,13 +42,8 @@ def mixtures(one, other):
 
 
 def request(scene, stage, member, body):
-    return Envelope.sealed(
-        BOSS,
-        session=scene.session,
-        stage=stage,
-        sender=COORDINATOR,
-        recipient=member,
-        body=msgspec.msgpack.encode(body),
+    return sealed(
+        BOSS, scene.session, stage, COORDINATOR, member, msgspec.msgpack.encode(body)
     ).to_bytes()
 
 

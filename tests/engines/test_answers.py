@@ -129,11 +129,9 @@ def test_totals_follow_those_who_answered(world):
         assert int(result.released.counts.sum().round()) == len(world.rows_of(TWO[0]))
     with pytest.raises(ExchangeError, match="there is no answer"):
         world.conclude(made.plan, [], without_missing=True)
-
-
-def test_pairs_need_all_parties(world):
-    """Ranks are among the examples of all: of some of them they are no ranks."""
+    # Ranks are among the examples of all: of some of them they are no ranks.
     made = world.told(mechanism="adaptive")
+    world.file(TWO[0]).unlink()
     given = [world.answers(made.plan, TWO[0])]
     with pytest.raises(ExchangeError, match="shop-b did not answer yet, and ranks are among"):
         world.conclude(made.plan, given, without_missing=True)
@@ -183,7 +181,6 @@ def test_labels_that_changed_are_not_told_by_flips_made_before(world):
 
 
 def test_flips_by_scores_are_refused_before_anything_is_made(world):
-    made = world.told(FLIPS)
     rosters = {}
     for name in TWO:
         roster = Roster.of_scores(SCORES[world.rows_of(name)], world.site(name).key)
@@ -232,12 +229,26 @@ def test_rows_are_read_once_the_charge_is_committed(world, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_a_spent_budget_stops_before_rows_are_read(tmp_path, kind):
+def test_a_site_judges_what_it_answers_before_rows_are_read(tmp_path, kind):
     world = make_alone(tmp_path, budget_epsilon=2.0)
     made = world.told(*EVERY[kind])
     with pytest.raises(fg.BudgetExceeded):
         world.answers(made.plan, TWO[0])
     assert not world.file(TWO[0]).exists()
+    (tmp_path / "a").mkdir()
+    world = make_alone(tmp_path / "a", max_epsilon=2.0)
+    made = world.told(*EVERY[kind])
+    for change, why in (
+        ({}, "max_epsilon"),
+        ({"max_epsilon": 10.0, "labels": ("other",)}, "labels"),
+        ({"max_epsilon": 10.0, "models": ("secure-aggregation",)}, "privacy model"),
+    ):
+        site = world.site(TWO[0])
+        policy = fg.site.Policy(**({"labels": ("yes",), "max_epsilon": 2.0} | change))
+        object.__setattr__(site, "policy", policy)
+        with pytest.raises(fg.PlanRefused, match=why):
+            answer_alone(site, made.plan, world.labels(TWO[0]), world.file(TWO[0]))
+    assert world.spent(TWO[0]) == 0.0
 
 
 @pytest.mark.parametrize("kind", EVERY)
@@ -274,24 +285,6 @@ def test_a_file_that_breaks_off_counts_as_no_rows_under_noise(world, monkeypatch
     with pytest.raises(fg.InputError, match="reading the rows ended in OSError"):
         world.answers(world.told(FLIPS).plan, TWO[0], world.folder / "flipped.answer")
     assert world.spent(TWO[0]) == 16.0  # for both with noise, and nothing for flips
-
-
-@pytest.mark.parametrize("kind", EVERY)
-def test_a_site_judges_what_it_answers(tmp_path, kind):
-    (tmp_path / "a").mkdir()
-    world = make_alone(tmp_path / "a", max_epsilon=2.0)
-    made = world.told(*EVERY[kind])
-    for change, why in (
-        ({}, "max_epsilon"),
-        ({"max_epsilon": 10.0, "labels": ("other",)}, "labels"),
-        ({"max_epsilon": 10.0, "models": ("secure-aggregation",)}, "privacy model"),
-    ):
-        site = world.site(TWO[0])
-        policy = fg.site.Policy(**({"labels": ("yes",), "max_epsilon": 2.0} | change))
-        object.__setattr__(site, "policy", policy)
-        with pytest.raises(fg.PlanRefused, match=why):
-            answer_alone(site, made.plan, world.labels(TWO[0]), world.file(TWO[0]))
-    assert world.spent(TWO[0]) == 0.0
 
 
 def test_approvals_cannot_be_had(world):

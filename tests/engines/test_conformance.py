@@ -80,10 +80,12 @@ def test_no_rows_anywhere_are_no_result(engine, least):
 
 
 @pytest.mark.parametrize("plan", [exact_plan(), noisy_plan(1.0)], ids=["exact", "noisy"])
-def test_what_sites_enforced_is_signed_by_the_coordinator(engine, plan, tmp_path):
+def test_what_sites_enforced_is_signed_by_the_coordinator_and_survives_json(engine, plan, tmp_path):
     result = engine.run(plan, CLIENTS, silent={"site-4": Stage.MASK})
     result.to_json(tmp_path / "result.json")
     for each in (result, fg.Evaluation.from_json(tmp_path / "result.json")):
+        assert each.record == result.record
+        assert each.privacy == plan.statement(engine.claim)
         signature = each.signature.by({engine.key.public: "the coordinator"})
         if engine.claim == "simulated":
             assert (signature.state, signature.simulated) == ("unsigned", True)
@@ -111,18 +113,6 @@ def test_the_fewest_clients(engine):
     clients = draw_clients(3)
     plan = exact_plan()
     assert_sum_over(engine.run(plan, clients), plan, clients, list(clients))
-
-
-@pytest.mark.parametrize("make_plan", [exact_plan, noisy_plan])
-def test_claim(engine, make_plan):
-    stated = engine.run(make_plan(), CLIENTS).privacy
-    assert stated == make_plan().statement(engine.claim)
-
-
-def test_result_survives_json(engine, tmp_path):
-    result = engine.run(noisy_plan(), CLIENTS)
-    result.to_json(tmp_path / "r.json")
-    assert fg.Evaluation.from_json(tmp_path / "r.json").record == result.record
 
 
 def test_runs_do_not_disturb_each_other(engine):

@@ -130,19 +130,19 @@ def test_rows_that_raise_stop_an_exact_sum(engine):
     assert not list((sites.folder / "site-1" / "sessions").glob("*.client"))
 
 
-def test_the_largest_count_that_a_plan_allows(engine):
-    plan = exact_plan(largest=500)
-    clients = CLIENTS | {"site-1": ([1] * 500, [0.25] * 500)}
-    assert_sum_over(engine.run(plan, clients), plan, clients, EVERYBODY)
+@pytest.mark.parametrize("score_sums", [False, True])
+def test_the_largest_count_that_a_plan_allows(engine, score_sums):
+    plan = exact_plan(largest=500, score_sums=score_sums)
+    clients = CLIENTS | {"site-1": ([1] * 500, [0.9999] * 500)}
+    result = engine.run(plan, clients)
+    (assert_sums_over if score_sums else assert_sum_over)(result, plan, clients, EVERYBODY)
 
 
-def test_larger_counts_are_refused_by_their_client(engine):
-    plan = exact_plan(largest=500)
+@pytest.mark.parametrize("score_sums", [False, True])
+def test_larger_counts_are_refused_by_their_client(engine, score_sums):
+    # Sums may be 256 times as large; the words are wide enough, yet a count must not use them.
+    plan = exact_plan(largest=500, score_sums=score_sums)
     clients = CLIENTS | {"site-1": ([1] * 501, [0.25] * 501)}
-    if engine.one_process:
-        with pytest.raises(fg.CountOverflow, match="larger than the 500"):
-            engine.run(plan, clients)
-        return
     assert_left_out(engine, plan, clients, fg.CountOverflow, "larger than the 500")
 
 
@@ -155,7 +155,6 @@ def test_larger_counts_are_clipped_under_noise(engine, noiseless):
 
 
 CROWDED = {f"site-{i}": ([0] * 50 + [1] * 50, [0.05] * 50 + [0.95] * 50) for i in range(5)}
-every_way = pytest.mark.parametrize("summation", ["plain", "every-share", "secure"])
 
 
 def as_pairs(_folder):
@@ -199,17 +198,15 @@ def test_counts_that_fit_are_all_counted_in_a_plain_sum(noiseless, given, tmp_pa
     assert (result.negatives, result.positives) == (250, 250)
 
 
-@every_way
-def test_larger_counts_are_refused_in_every_way_to_sum_without_noise(summation):
+@pytest.mark.parametrize(
+    ("summation", "given"),
+    [("plain", as_pairs), ("every-share", as_pairs), ("secure", as_pairs), ("plain", as_table)],
+)
+def test_larger_counts_are_refused_in_every_way_to_sum_without_noise(summation, given, tmp_path):
     with pytest.raises(fg.CountOverflow, match=r"client 'site-.'.*larger than the 49"):
-        simulate(CROWDED, exact_plan(largest=49), summation=summation)
-    assert simulate(CROWDED, exact_plan(largest=50), summation=summation).positives == 250
-
-
-def test_larger_counts_of_a_table_are_refused_by_their_client(tmp_path):
-    with pytest.raises(fg.CountOverflow, match=r"client 'site-.'.*larger than the 49"):
-        simulate(as_table(tmp_path), exact_plan(largest=49))
-    assert simulate(as_table(tmp_path), exact_plan(largest=50)).positives == 250
+        simulate(given(tmp_path), exact_plan(largest=49), summation=summation)
+    fits = simulate(given(tmp_path), exact_plan(largest=50), summation=summation)
+    assert fits.positives == 250
 
 
 def assert_sums_over(result, plan, clients, names):
@@ -278,23 +275,6 @@ def test_noise_on_score_sums_follows_the_law_of_the_survivors(make_engine):
     for one, other in ((noise, on_counts), (noise[1:], noise[:-1]), (noise[:2048], noise[2048:])):
         found = np.corrcoef(one, other)[0, 1] * math.sqrt(one.size)
         assert abs(found) < stats.norm.isf(FALSE_ALARM / 6)
-
-
-def test_counts_beside_score_sums_may_be_as_large(engine):
-    plan = exact_plan(largest=500, score_sums=True)
-    fits = CLIENTS | {"site-1": ([1] * 500, [0.9999] * 500)}
-    assert_sums_over(engine.run(plan, fits), plan, fits, EVERYBODY)
-
-
-def test_larger_counts_beside_score_sums_are_refused_by_their_client(engine):
-    # Sums may be 256 times as large; the words are wide enough, yet a count must not use them.
-    plan = exact_plan(largest=500, score_sums=True)
-    larger = CLIENTS | {"site-1": ([1] * 501, [0.25] * 501)}
-    if engine.one_process:
-        with pytest.raises(fg.CountOverflow, match="larger than the 500"):
-            engine.run(plan, larger)
-        return
-    assert_left_out(engine, plan, larger, fg.CountOverflow, "larger than the 500")
 
 
 def test_score_sums_are_clipped_under_noise(make_engine):

@@ -12,6 +12,7 @@ from conformance import (
     assert_sum_over,
     every_stage,
 )
+from envelopes import sealed
 from plans import exact_plan, noisy_plan
 
 import fedgauge as fg
@@ -87,21 +88,13 @@ def test_spoiled_request_is_refused(engine, make_plan, stage, spoil):
 
 
 @every_stage
-def test_replayed_reply_counts_as_none(engine, noiseless, stage):
+@pytest.mark.parametrize("way", ["on_reply", "on_request"])
+def test_a_replay_counts_as_none(engine, noiseless, stage, way):
     """From an earlier run of the same plan between the same parties with the same keys."""
     plan, earlier = noiseless(), Recorder()
-    engine.run(plan, CLIENTS, on_reply=earlier)
+    engine.run(plan, CLIENTS, **{way: earlier})
     replay = at(stage, lambda _: earlier.seen["site-1", stage])
-    result = engine.run(plan, CLIENTS, on_reply=replay)
-    assert_sum_over(result, plan, CLIENTS, OTHERS if stage <= Stage.MASK else EVERYBODY)
-
-
-@every_stage
-def test_replayed_request_is_refused(engine, noiseless, stage):
-    plan, earlier = noiseless(), Recorder()
-    engine.run(plan, CLIENTS, on_request=earlier)
-    replay = at(stage, lambda _: earlier.seen["site-1", stage])
-    result = engine.run(plan, CLIENTS, on_request=replay)
+    result = engine.run(plan, CLIENTS, **{way: replay})
     assert_sum_over(result, plan, CLIENTS, OTHERS if stage <= Stage.MASK else EVERYBODY)
 
 
@@ -168,13 +161,8 @@ def test_counts_under_another_signature_are_left_out(engine):
 
     def forge(data):
         said = Envelope.from_bytes(data)
-        return Envelope.sealed(
-            stranger,
-            session=said.session,
-            stage=said.stage,
-            sender=said.sender,
-            recipient=said.recipient,
-            body=said.body,
+        return sealed(
+            stranger, said.session, said.stage, said.sender, said.recipient, said.body
         ).to_bytes()
 
     result = engine.run(plan, CLIENTS, on_reply=at(Stage.MASK, forge))
@@ -230,13 +218,13 @@ def told_otherwise(engine, names):
         said = Envelope.from_bytes(data)
         left_out = 0b10000000 if said.recipient else 0b00001000  # not the one who is told
         fewer = Survivors.from_bytes(said.body).survivors[0] & ~left_out
-        return Envelope.sealed(
+        return sealed(
             engine.key,
-            session=said.session,
-            stage=said.stage,
-            sender=said.sender,
-            recipient=said.recipient,
-            body=Survivors(survivors=bytes([fewer]), complaints=[]).to_bytes(),
+            said.session,
+            said.stage,
+            said.sender,
+            said.recipient,
+            Survivors(survivors=bytes([fewer]), complaints=[]).to_bytes(),
         ).to_bytes()
 
     return lie

@@ -55,13 +55,10 @@ def test_statement_names_unit_and_neighbours(clients, unit, neighbours, stated):
     assert f"for one {unit} ({stated})" in str(found)
 
 
-def test_hints_that_were_not_given_are_not_listed(clients):
+def test_hints_are_listed_as_they_were_given_and_no_others(clients):
     assert fg.evaluate(clients, privacy=POLYA).privacy.public_inputs == ()
     found = fg.evaluate(clients, privacy=POLYA, positive_rate=0.3, tree="flat")
     assert found.privacy.public_inputs == ("positive_rate 0.3",)
-
-
-def test_hints_are_listed_as_they_were_given(clients):
     found = fg.evaluate(clients, privacy=POLYA, examples=1_234_567, tree=(8, 8))
     assert found.privacy.public_inputs == ("examples 1234567",)
 
@@ -101,22 +98,14 @@ def test_absurd_epsilon_warns_and_still_counts(clients):
 
 
 @every_model
-def test_seed_makes_it_repeatable(clients, privacy):
+def test_a_seed_makes_it_repeatable_and_without_one_no_two_results_are_alike(clients, privacy):
     first, again, other = (fg.evaluate(clients, privacy=privacy, seed=seed) for seed in (5, 5, 6))
     np.testing.assert_array_equal(counts_of(first), counts_of(again))
     assert np.any(counts_of(first) != counts_of(other))
     assert first.record == again.record
-
-
-@every_model
-def test_without_a_seed_no_two_results_are_alike(clients, privacy):
     first, second = (counts_of(fg.evaluate(clients, privacy=privacy)) for _ in range(2))
     # 128 counts with noise of a deviation above 1 agree with a chance below 2^-128.
     assert np.any(first != second)
-
-
-@every_model
-def test_seed_repeats_every_share_too(clients, privacy):
     plan = plan_under(privacy, len(clients))
     options = {"seed": 3, "summation": "every-share"}
     first, again = (counts_of(simulate(clients, plan, **options)) for _ in range(2))

@@ -9,17 +9,15 @@ from counts import counts_of
 from ddp import POLYA, ROWS, clipping, exact_counts
 
 import fedgauge as fg
+from noise import without_noise
 
 pytestmark = pytest.mark.usefixtures("few_redraws")
 
 
 @pytest.fixture
 def exact(monkeypatch):
-    """Noise is drawn as zeros, so that what was counted shows."""
-    monkeypatch.setattr(
-        "fedgauge.privacy.noise.ShareLaw.draw",
-        lambda _law, _source, shape: np.zeros(shape, dtype=np.int64),
-    )
+    """Noise comes out as none, so that what was counted shows."""
+    without_noise(monkeypatch)
 
 
 PEOPLE = pd.DataFrame(
@@ -172,16 +170,13 @@ def test_small_clients_of_one_kind_of_label(kind):
     np.testing.assert_array_equal(found.released.counts, exact_counts(clipping(32), labels, scores))
 
 
-def test_small_clients_may_name_their_negatives_differently():
+def test_small_clients_may_differ_in_names_and_kinds_of_labels():
     clients = {
         "a": (np.array(["yes", "no"], object), [0.9, 0.1]),
         "b": (np.array(["yes", "nein"], object), [0.9, 0.1]),
     }
     found = fg.evaluate(clients, axis=clipping(2), positive="yes")
     np.testing.assert_array_equal(found.released.counts, [[2, 0], [0, 2]])
-
-
-def test_labels_of_two_kinds_are_not_made_one():
     # As floats both whole numbers would be one: 2^53 + 1 has no float of its own.
     large = 2**53
     clients = {

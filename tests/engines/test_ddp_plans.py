@@ -10,14 +10,11 @@ import fedgauge as fg
 pytestmark = pytest.mark.usefixtures("few_redraws")
 
 
-def test_without_hints_one_flat_level_of_64(clients):
+def test_without_hints_one_flat_level_of_64_and_a_tree_sets_the_bins(clients):
     plan = fg.evaluate(clients, privacy=POLYA).plan
     assert plan.axis.spec == clipping(64).spec
     assert plan.tree == (64,)
     assert plan.rounds == (fg.HistogramRound((64,), (1.0,)),)
-
-
-def test_tree_sets_the_bins(clients):
     plan = fg.evaluate(clients, privacy=POLYA, tree=(16, 8)).plan
     assert plan.axis.spec == clipping(128).spec
     assert plan.tree == (16, 8)
@@ -29,9 +26,6 @@ def test_hints_choose_what_the_planner_proposes(clients):
     planned = fg.planner.propose(privacy=POLYA, clients=6, examples=3_000, positive_rate=0.3)
     assert found.plan == planned
     assert found.plan.digest == planned.digest
-
-
-def test_tree_and_hints_give_the_planner_s_axis(clients):
     plan = fg.evaluate(clients, privacy=POLYA, examples=3_000, tree=(8, 4)).plan
     assert plan.tree == (8, 4)
     assert plan.axis == fg.planner.reference_axis(32, fg.planner.DEFAULT_POSITIVE_RATE)
@@ -81,26 +75,17 @@ def test_plan_that_breaks_its_promise_is_refused_before_data_is_read():
         fg.evaluate({f"s{i}": unread for i in range(6)}, loose)
 
 
-@pytest.mark.parametrize(
-    "hints",
-    [
-        {"examples": 0},
-        {"examples": -5},
-        {"examples": float("nan")},
-        {"examples": float("inf")},
-        {"examples": "many"},
-        {"positive_rate": 0.0},
-        {"positive_rate": 1.0},
-        {"positive_rate": float("nan")},
-        {"positive_rate": "few"},
-    ],
-    ids=str,
-)
+BAD_HINTS = {
+    "examples": (0, -5, float("nan"), float("inf"), "many"),
+    "positive_rate": (0.0, 1.0, float("nan"), "few"),
+}
+
+
+@pytest.mark.parametrize(("name", "hint"), [(n, hint) for n in BAD_HINTS for hint in BAD_HINTS[n]])
 @pytest.mark.parametrize("axis", ["auto", clipping(8)], ids=["auto", "given axis"])
-def test_bad_hints_are_refused(clients, hints, axis):
-    (name,) = hints
+def test_bad_hints_are_refused(clients, name, hint, axis):
     with pytest.raises(fg.PlanError, match=name):
-        fg.evaluate(clients, privacy=POLYA, axis=axis, **hints)
+        fg.evaluate(clients, privacy=POLYA, axis=axis, **{name: hint})
 
 
 def neighbours_of(clients):
@@ -143,16 +128,13 @@ def test_everybody_colluding_is_refused(clients, colluding):
         fg.evaluate(clients, privacy=POLYA, cohort=fg.Cohort(6, colluding))
 
 
-def test_two_clients_are_enough():
+def test_cohorts_of_two_or_of_nobody_who_colludes(clients):
     found = fg.evaluate(split(*ROWS, sites=2), privacy=POLYA, seed=1)
     assert found.privacy.cohort == fg.Cohort(2, 1)
     # One client's shares alone are the noise of epsilon 1, and two add theirs.
     ratio = np.exp(-1)
     stated = found.record.slices[0].variances[0][0]
     assert stated == pytest.approx(2 * 2 * ratio / (1 - ratio) ** 2)
-
-
-def test_colluders_may_be_excluded_from_the_cohort(clients):
     found = fg.evaluate(clients, privacy=POLYA, cohort=fg.Cohort(1, 0), seed=1)
     ratio = np.exp(-1)
     stated = found.record.slices[0].variances[0][0]

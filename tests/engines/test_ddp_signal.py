@@ -40,14 +40,11 @@ def test_no_signal_is_no_curve(clients, privacy, tmp_path):
         loaded.roc_curve()
 
 
-def test_no_signal_tells_which_class_is_hidden():
+def test_no_signal_tells_which_class_is_hidden_or_nowhere():
     labels, scores = easy_rows(3_000, seed=3, rate=0.004)
     found = fg.evaluate(split(labels, scores, 6), privacy=POLYA, seed=1)
     with pytest.raises(fg.NoSignal, match="hides the number of positives"):
         found.roc_curve()
-
-
-def test_class_that_is_nowhere_is_no_signal():
     # Whether a class is missing is not said for sure: that would be a leak.
     labels, scores = ROWS
     found = fg.evaluate(split(np.ones_like(labels), scores, 6), privacy=POLYA, seed=1)
@@ -82,17 +79,11 @@ def is_rate(*values):
 @pytest.mark.parametrize("options", [{"axis": clipping(16)}, {"tree": (4, 4)}], ids=str)
 def test_curves_of_few_noisy_rows_stay_within_their_range(estimator, options):
     """Tiny data near the gate: many negative counts, and curves wherever there is a signal."""
-    labels, scores = easy_rows(240, seed=4, rate=0.4)
-    drawn = 0
+    clients, drawn = split(*easy_rows(240, seed=4, rate=0.4), 4), 0
+    options = {"privacy": fg.DistributedDP(0.5), "estimator": estimator, **options}
     grid = np.linspace(0, 1, 101)
     for seed in range(60):
-        found = fg.evaluate(
-            split(labels, scores, 4),
-            privacy=fg.DistributedDP(0.5),
-            estimator=estimator,
-            seed=seed,
-            **options,
-        )
+        found = fg.evaluate(clients, seed=seed, **options)
         assert found.negatives >= 0
         assert found.positives >= 0
         try:
@@ -107,35 +98,22 @@ def test_curves_of_few_noisy_rows_stay_within_their_range(estimator, options):
         assert (roc.fpr[0], roc.tpr[0]) == (0, 0)
         assert (roc.fpr[-1], roc.tpr[-1]) == pytest.approx((1, 1))
         assert is_rate(roc.path.area(), pr.path.area())
-        assert np.any(counts_of_noisy(found) < 0)
+        assert np.any(found.released.counts < 0)
     assert drawn >= 10
-
-
-def counts_of_noisy(found):
-    """The counts, without the work of a record."""
-    return found.released.counts
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=ESTIMATORS.keys())
 def test_estimates_of_few_noisy_rows_lie_within_their_bounds(estimator):
-    labels, scores = easy_rows(240, seed=4, rate=0.4)
-    drawn = 0
+    clients = split(*easy_rows(240, seed=4, rate=0.4), 4)
+    options = {"privacy": fg.DistributedDP(1.0), "axis": clipping(16), "estimator": estimator}
     for seed in range(8):
-        found = fg.evaluate(
-            split(labels, scores, 4),
-            privacy=fg.DistributedDP(1.0),
-            axis=clipping(16),
-            estimator=estimator,
-            seed=seed,
-        )
+        found = fg.evaluate(clients, seed=seed, **options)
         for estimate in (found.roc_auc, found.average_precision):
             low, high = estimate.bounds
             assert 0 <= low <= estimate.value <= high <= 1
             assert estimate.level == 0.95
             assert estimate.parts["noise"] > 0
             assert estimate.parts["binning"] >= 0
-        drawn += 1
-    assert drawn == 8
 
 
 def test_negative_totals_do_not_crash():
@@ -144,7 +122,7 @@ def test_negative_totals_do_not_crash():
     below = 0
     for seed in range(40):
         found = fg.evaluate(tiny, privacy=fg.DistributedDP(0.1), tree=(8,), seed=seed)
-        below += bool(np.any(counts_of_noisy(found).sum(axis=1) < 0))
+        below += bool(np.any(found.released.counts.sum(axis=1) < 0))
         text = str(found)
         assert len(text.splitlines()) == 5
         assert "nan" not in text

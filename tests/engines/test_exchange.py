@@ -24,6 +24,7 @@ from exchange import (
     D,
     assert_refused,
     assert_right,
+    begun,
     copied,
     every_stage,
     later_stages,
@@ -40,6 +41,8 @@ from fedgauge.site import Policy, Site, create_site
 
 pytestmark = pytest.mark.usefixtures("few_redraws")
 STEPS = [*VERBS.values(), "start", "advance", "abandon", "status"]
+FOUR = {"bins": 8, "cohort": fg.Cohort(4, 1)}
+OF_SUBJECTS = fg.DistributedDP(0.5, unit="subject", max_per_unit=3)
 
 
 def test_a_whole_evaluation_by_commands(world, commands):
@@ -130,9 +133,7 @@ def test_a_site_vanishes(folder, commands, plan, stage):
     assert run((COORDINATOR, "start"))[0].code == 0
     for now in Stage:
         present = NAMES if now < stage else NAMES[:3]
-        assert [done.code for done in run(*((name, VERBS[now]) for name in present))] == [
-            0 for _ in present
-        ]
+        assert {done.code for done in run(*((name, VERBS[now]) for name in present))} == {0}
         if now == stage:
             (status,) = run((B, "status"))
             assert f"Waiting for {D}:\n  fedgauge exchange {VERBS[now]} " in status.out
@@ -178,25 +179,15 @@ def test_too_many_vanish(exact_steps, commands, stage):
         (plan_for(bins=8, cohort=fg.Cohort(4, 3)), "collude"),
         (plan_for(bins=8, cohort=fg.Cohort(4, 0)), "max_colluding"),
         (plan_for(cohort=fg.Cohort(4, 1), bins=8192), "max_bins"),
-        (plan_for(bins=8, cohort=fg.Cohort(4, 1), privacy=fg.DistributedDP(0.51)), "max_epsilon"),
-        (
-            plan_for(
-                bins=8,
-                cohort=fg.Cohort(4, 1),
-                privacy=fg.DistributedDP(0.5, delta=1e-5, noise="skellam"),
-            ),
-            "max_delta",
-        ),
-        (plan_for(bins=8, cohort=fg.Cohort(4, 1), score_sums=True), "score_sums"),
-        (
-            plan_for(
-                bins=8, cohort=fg.Cohort(4, 1), privacy=fg.DistributedDP(0.5), score_sums=True
-            ),
-            "score_sums",
-        ),
+        (plan_for(**FOUR, privacy=fg.DistributedDP(0.51)), "max_epsilon"),
+        (plan_for(**FOUR, privacy=fg.DistributedDP(0.5, delta=1e-5, noise="skellam")), "max_delta"),
+        (plan_for(**FOUR, score_sums=True), "score_sums"),
+        (plan_for(**FOUR, privacy=fg.DistributedDP(0.5), score_sums=True), "score_sums"),
+        (plan_for(**FOUR, privacy=OF_SUBJECTS), "--subject"),
+        (plan_for(**FOUR, privacy=fg.DistributedDP(0.5), task=fg.BinaryTask(7)), "(labels)"),
     ],
 )
-def test_plan_outside_the_site_file(folder, commands, plan, reason):
+def test_a_plan_that_the_site_file_or_the_rows_do_not_fit(folder, commands, plan, reason):
     world = make_world(folder, policy=open_policy(min_cohort=4, max_epsilon=0.5), plan=plan)
     (started,) = commands({"arguments": world.arguments(COORDINATOR, "start")})
     assert started.code == 0
@@ -287,12 +278,22 @@ def test_two_evaluations_at_once(world):
     assert len(list((world.folder / A / "sessions").glob("*.client"))) == 2
 
 
-def test_the_rows_named_at_join_may_be_named_again(exact_steps, commands):
+def test_a_site_that_joined_does_not_join_with_other_rows_and_may_name_its_own_again(
+    exact_steps, commands
+):
     with copied(exact_steps[Stage.MASK, "answer"]) as world:
         data = [str(world.folder / f"{A}.csv"), "--label", "y", "--score", "p"]
         (done,) = commands({"arguments": world.arguments(A, "submit", *data)})
         assert (done.code, done.err) == (0, "")
         assert done.out.endswith(f"\nSubmitted: {world.reply(Stage.MASK)}\n")
+    with copied(exact_steps[Stage.MASK, "answer"]) as world:
+        site = ["--site", str(world.site_file(A))]
+        other = [str(world.folder / f"{B}.csv"), "--label", "y", "--score", "p", *site]
+        (done,) = commands({"arguments": ["exchange", "join", str(world.run), *other]})
+        assert (done.code, done.out) == (1, "")
+        assert "this site joined with" in done.err
+        (done,) = commands({"arguments": world.arguments(A, "submit")})
+        assert done.code == 0
 
 
 @pytest.mark.parametrize(
@@ -318,17 +319,6 @@ def test_other_rows_than_those_named_at_join_are_refused(exact_steps, commands, 
         assert not world.reply(Stage.MASK).exists()
 
 
-def test_a_site_that_joined_does_not_join_with_other_rows(exact_steps, commands):
-    with copied(exact_steps[Stage.MASK, "answer"]) as world:
-        site = ["--site", str(world.site_file(A))]
-        other = [str(world.folder / f"{B}.csv"), "--label", "y", "--score", "p", *site]
-        (done,) = commands({"arguments": ["exchange", "join", str(world.run), *other]})
-        assert (done.code, done.out) == (1, "")
-        assert "this site joined with" in done.err
-        (done,) = commands({"arguments": world.arguments(A, "submit")})
-        assert done.code == 0
-
-
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -341,8 +331,7 @@ def test_a_site_that_joined_does_not_join_with_other_rows(exact_steps, commands)
 @pytest.mark.parametrize("plan", [EXACT, NOISY], ids=["exact", "noisy"])
 def test_a_file_that_cannot_be_read_is_not_joined_with(folder, commands, plan, text, reason):
     """Nothing is reserved: file, columns and types are no matter of rows."""
-    world = make_world(folder, plan=plan)
-    world.start(world.run, plan)
+    world = begun(folder, plan=plan)
     path = world.folder / f"{A}.csv"
     path.unlink()
     if text is not None:
@@ -351,25 +340,8 @@ def test_a_file_that_cannot_be_read_is_not_joined_with(folder, commands, plan, t
     assert_refused(world, done, reason)
 
 
-def test_subjects_are_named_at_join(folder, commands):
-    plan = plan_for(bins=8, privacy=fg.DistributedDP(1.0, unit="subject", max_per_unit=3))
-    world = make_world(folder, plan=plan)
-    world.start(world.run, plan)
-    (done,) = commands({"arguments": world.arguments(A, "join")})
-    assert_refused(world, done, "--subject")
-
-
-def test_a_label_that_the_site_does_not_allow(folder, commands):
-    plan = plan_for(bins=8, privacy=fg.DistributedDP(1.0), task=fg.BinaryTask(positive=7))
-    world = make_world(folder, plan=plan)
-    world.start(world.run, plan)
-    (done,) = commands({"arguments": world.arguments(A, "join")})
-    assert_refused(world, done, "(labels)")
-
-
 def test_odd_rows_are_told_to_the_operator_alone(folder, commands):
-    world = make_world(folder, plan=NOISY)
-    world.start(world.run, NOISY)
+    world = begun(folder, plan=NOISY)
     path = world.folder / f"{A}.csv"
     path.write_text(path.read_text() + "1,high\nperhaps,0.5\n")
     world.play(world.run, world.clients, until=Stage.SHARE)
@@ -422,14 +394,11 @@ def test_verb_before_its_round(exact_steps, commands, stage):
         )
 
 
-def test_advance_by_a_site(exact_steps, commands):
+def test_advance_by_a_site_and_start_where_an_exchange_is_are_refused(exact_steps, commands):
     with copied(exact_steps[Stage.ADVERTISE, "advance"]) as world:
         (done,) = commands({"arguments": world.arguments(A, "advance")})
         assert done.code == 1
         assert f"site '{A}' did not start this exchange" in done.err
-
-
-def test_start_where_an_exchange_is(exact_steps, commands):
     with copied(exact_steps[Stage.ADVERTISE, "advance"]) as world:
         before = world.published()
         (done,) = commands({"arguments": world.arguments(COORDINATOR, "start")})

@@ -22,9 +22,9 @@ from exchange import (
     D,
     World,
     assert_right,
+    begun,
     copied,
     every_stage,
-    make_world,
 )
 from forks import KILLED
 
@@ -142,8 +142,7 @@ def test_coordinator_killed_at_every_step(exact_steps, commands, stage):
 
 def test_coordinator_killed_while_it_goes_on_without_some(commands, folder):
     """Whoever comes late is in the sum or not; what was told to the others is not told anew."""
-    world = make_world(folder / "world")
-    world.start(world.run, EXACT)
+    world = begun(folder / "world")
     world.play(world.run, world.clients, until=Stage.SHARE)
     for name in NAMES[:3]:
         world.answer(world.run, name, Stage.MASK, CLIENTS[name])
@@ -237,10 +236,6 @@ def test_states_are_private(exact_steps):
         os.umask(mask)
 
 
-def noise_key(world):
-    return msgspec.msgpack.decode(world.state().read_bytes())["noise_key"]
-
-
 @pytest.mark.parametrize("plan", [EXACT, NOISY], ids=["exact", "noisy"])
 def test_no_key_is_left_after_reveal(world, monkeypatch, plan):
     """All randomness of a site is recorded. Of its keys and its noise nothing stays on disk."""
@@ -261,7 +256,8 @@ def test_no_key_is_left_after_reveal(world, monkeypatch, plan):
         held = find(keys, world.folder / A)
         assert set(held) == ({world.state()} if stage < Stage.OPEN else set())
         # The key of the noise goes with the numbers: who has it can test guesses of them.
-        assert bool(noise_key(world)) == (stage < Stage.MASK)
+        noise_key = msgspec.msgpack.decode(world.state().read_bytes())["noise_key"]
+        assert bool(noise_key) == (stage < Stage.MASK)
         assert find(keys, world.run) == []
         world.advance(world.run)
     assert len(keys) == 4  # two agreement keys, the own mask, the key of the noise

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from consortium import COORDINATOR
 from counts import counts_of, pooled_counts
-from exchange import NAMES, A, B, C, D, make_world
+from exchange import NAMES, A, B, C, D, begun, make_world
 
 import fedgauge as fg
 from fedgauge.engines.exchange import SECOND, Exchange, join
@@ -27,9 +27,7 @@ NOISY = fg.EvaluationPlan.for_histogram(TWO, fg.Cohort(3, 1), privacy=fg.Distrib
 
 
 def world_of(folder, plan):
-    world = make_world(folder, plan=plan)
-    world.start(world.run, plan)
-    return world
+    return begun(folder, plan=plan)
 
 
 def answer(world, name, stage):
@@ -135,7 +133,16 @@ def test_each_party_has_a_folder_of_its_own(folder):
     assert outcome.clients == 4
 
 
-def test_rows_are_those_of_the_first_round(noisy):
+def test_the_first_round_takes_a_file(folder):
+    world = world_of(folder, NOISY)
+    assert "takes the file of this site's rows" in command(world, A, "join", world.run, code=2)
+    assert world.entries(A) == []
+
+
+def test_rows_are_those_of_the_first_round_and_nothing_is_left_to_check(noisy):
+    rows = [noisy.folder / f"{A}.csv", "--label", "y", "--score", "p"]
+    told = command(noisy, A, "check", noisy.run, *rows, code=1)
+    assert "those of the first" in told
     site = noisy.site(A)
     exchange = Exchange(noisy.run, site)
     other = NamedRows(str(noisy.folder / f"{B}.csv"), "y", "p")
@@ -144,18 +151,6 @@ def test_rows_are_those_of_the_first_round(noisy):
     join(exchange, site, noisy.rows(A))  # the same may be named again
     join(exchange, site)
     assert noisy.named(A) == noisy.rows(A)
-
-
-def test_the_first_round_takes_a_file(folder):
-    world = world_of(folder, NOISY)
-    assert "takes the file of this site's rows" in command(world, A, "join", world.run, code=2)
-    assert world.entries(A) == []
-
-
-def test_nothing_is_left_to_check(noisy):
-    rows = [noisy.folder / f"{A}.csv", "--label", "y", "--score", "p"]
-    told = command(noisy, A, "check", noisy.run, *rows, code=1)
-    assert "those of the first" in told
 
 
 @pytest.mark.parametrize("plan", [EXACT, NOISY], ids=["exact", "noisy"])
@@ -327,17 +322,14 @@ def test_the_ledger_says_that_a_second_round_is_paid_for(noisy):
 
 
 def test_another_attempt_is_of_both_rounds_and_is_asked_for(noisy):
+    plan = Exchange(noisy.run, noisy.site(A)).invitation().plan
+    with pytest.raises(fg.PlanError, match="found on another occasion"):
+        noisy.start(noisy.folder / "again", plan)
     new = noisy.folder / "again"
     restart = "restart", noisy.run, new, "--without", D
     assert "4 sites have paid" in command(noisy, COORDINATOR, *restart, code=1)
     command(noisy, COORDINATOR, *restart, "--yes")
     assert Exchange(new, noisy.site(A)).invitation().plan == NOISY
-
-
-def test_a_plan_whose_bins_were_found_is_not_started(noisy):
-    plan = Exchange(noisy.run, noisy.site(A)).invitation().plan
-    with pytest.raises(fg.PlanError, match="found on another occasion"):
-        noisy.start(noisy.folder / "again", plan)
 
 
 def test_an_officer_sees_the_second_round(folder):

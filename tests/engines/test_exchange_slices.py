@@ -215,11 +215,7 @@ WRONG = [
     ("classes", f"{OF_CLASSES},owl=p2", "one column cannot be two things, and 'p2' is"),
     ("classes", f"{OF_CLASSES},owl=gender", "column 'gender' holds values that are not numbers"),
     ("classes", f"{OF_CLASSES},owl=p3 {SEX}", "no groups by sex. It has none: leave out --group"),
-    (
-        "models",
-        "--label y --score p1",
-        "columns: --model-score new=COLUMN --model-score old=COLUMN",
-    ),
+    ("models", "--label y --score p1", "s: --model-score new=COLUMN --model-score old=COLUMN"),
     ("models", "--label y --model-score new=p1", "--model-score lacks old, and the plan has new"),
     ("models", "--label y --model-score new=p1,p2 --model-score old=p3", "each model one column"),
     (

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from commands import run as run_here
 from consortium import COORDINATOR
+from envelopes import sealed
 from exchange import (
     CLIENTS,
     EXACT,
@@ -46,24 +47,11 @@ def flip(path, _):
     path.write_bytes(data)
 
 
-def cut(path, _):
-    path.write_bytes(path.read_bytes()[:-1])
-
-
-def empty(path, _):
-    path.write_bytes(b"")
-
-
 def swap_site(path, _):
     """The file of another site in its place."""
     stage, _, *name = path.name.replace(A, B).split(".")
     (other,) = path.parent.glob(".".join([stage, "*", *name]))
     path.write_bytes(other.read_bytes())
-
-
-def swap_session(path, other):
-    """The file of the same name from another evaluation of the same plan by the same sites."""
-    path.write_bytes((other / path.name).read_bytes())
 
 
 def make_folder(path, _):
@@ -76,12 +64,18 @@ def make_fifo(path, _):
     os.mkfifo(path)
 
 
-def remove(path, _):
-    path.unlink()
-
-
-TAMPERING = [flip, cut, empty, swap_site, swap_session, make_folder, make_fifo, remove]
-tampering = pytest.mark.parametrize("tamper", TAMPERING, ids=lambda tamper: tamper.__name__)
+TAMPERING = {
+    "flip": flip,
+    "cut": lambda path, _: path.write_bytes(path.read_bytes()[:-1]),
+    "empty": lambda path, _: path.write_bytes(b""),
+    "swap_site": swap_site,
+    # The file of the same name from another evaluation of the same plan by the same sites.
+    "swap_session": lambda path, other: path.write_bytes((other / path.name).read_bytes()),
+    "make_folder": make_folder,
+    "make_fifo": make_fifo,
+    "remove": lambda path, _: path.unlink(),
+}
+tampering = pytest.mark.parametrize("tamper", TAMPERING)
 
 
 @pytest.fixture
@@ -114,10 +108,10 @@ def test_tampered_reply(exact_steps, earlier_run, stage, tamper):
     """It is set aside, and the site that answers again restores it."""
     with copied(exact_steps[stage, "advance"]) as world:
         path, before = world.reply(stage), world.published()
-        tamper(path, earlier_run)
+        TAMPERING[tamper](path, earlier_run)
         progress = world.exchange(world.run).progress()
         assert (progress.answered, progress.missing) == ((B, C), (A,))
-        nothing = tamper in (remove, swap_site)  # the other site's reply is one, if misnamed
+        nothing = tamper in ("remove", "swap_site")  # the other site's reply is one, if misnamed
         assert list(progress.set_aside) == ([] if nothing else [path.name])
         with pytest.raises(fg.ExchangeError, match=f"waits for {A} to {VERBS[stage]}"):
             world.advance(world.run)
@@ -137,7 +131,7 @@ def test_tampered_request(exact_steps, earlier_run, stage, tamper):
     """The site refuses it and stays as it was; the coordinator's next `advance` restores it."""
     with copied(exact_steps[stage, "answer"]) as world:
         path, before, state = world.request(stage), world.published(), world.state().read_bytes()
-        tamper(path, earlier_run)
+        TAMPERING[tamper](path, earlier_run)
         with pytest.raises((fg.ProtocolError, fg.ExchangeError)):
             world.answer(world.run, A, stage, CLIENTS[A])
         assert world.state().read_bytes() == state
@@ -151,13 +145,13 @@ def test_tampered_request(exact_steps, earlier_run, stage, tamper):
         assert_right(world.finish(stage + 1) or result, world)
 
 
-@pytest.mark.parametrize("tamper", [flip, cut, empty, make_folder, make_fifo, remove])
+@pytest.mark.parametrize("tamper", [kind for kind in TAMPERING if "swap" not in kind])
 @pytest.mark.usefixtures("no_hanging")
 def test_tampered_invitation(exact_steps, tamper):
     """Sites refuse it; the coordinator's next `advance` restores it."""
     with copied(exact_steps[Stage.ADVERTISE, "answer"]) as world:
         path, before = world.request(Stage.ADVERTISE), world.published()
-        tamper(path, None)
+        TAMPERING[tamper](path, None)
         for step in (
             lambda: world.answer(world.run, A, Stage.ADVERTISE),
             lambda: world.exchange(world.run).progress(),
@@ -261,13 +255,13 @@ def test_forged_request_does_not_change_what_round_it_is(exact_steps):
 
 def forged(envelope):
     """The same message signed by nobody who matters."""
-    return Envelope.sealed(
+    return sealed(
         SigningKey.generate(),
-        session=envelope.session,
-        stage=envelope.stage,
-        sender=envelope.sender,
-        recipient=envelope.recipient,
-        body=envelope.body,
+        envelope.session,
+        envelope.stage,
+        envelope.sender,
+        envelope.recipient,
+        envelope.body,
     ).to_bytes()
 
 
@@ -293,29 +287,9 @@ def test_link_in_the_run_folder_is_not_followed(exact_steps, stage, who):
         assert victim.read_text() == "mine"
 
 
-def lie_folder(path, _):
-    path.mkdir()
-
-
 def lie_full_folder(path, _):
     (path / "in").mkdir(parents=True)
     (path / "in" / "it").touch()
-
-
-def lie_link_to_file(path, victim):
-    path.symlink_to(victim)
-
-
-def lie_link_to_folder(path, victim):
-    path.symlink_to(victim.parent)
-
-
-def lie_link_to_nothing(path, _):
-    path.symlink_to("nothing")
-
-
-def lie_link_to_device(path, _):
-    path.symlink_to("/dev/zero")
 
 
 def lie_device(path, _):
@@ -325,10 +299,6 @@ def lie_device(path, _):
         pytest.skip("no devices are made here")
 
 
-def lie_pipe(path, _):
-    os.mkfifo(path)
-
-
 def lie_socket(path, _):
     with socket.socket(socket.AF_UNIX) as server, ExitStack() as back:
         back.callback(os.chdir, os.getcwd())
@@ -336,24 +306,19 @@ def lie_socket(path, _):
         server.bind(path.name)
 
 
-def lie_huge_file(path, _):
-    with path.open("wb") as file:
-        file.truncate(1 << 40)
-
-
-LIES = [
-    lie_folder,
-    lie_full_folder,
-    lie_link_to_file,
-    lie_link_to_folder,
-    lie_link_to_nothing,
-    lie_link_to_device,
-    lie_device,
-    lie_pipe,
-    lie_socket,
-    lie_huge_file,
-]
-every_lie = pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__[4:])
+LIES = {
+    "folder": lambda path, _: path.mkdir(),
+    "full_folder": lie_full_folder,
+    "link_to_file": lambda path, victim: path.symlink_to(victim),
+    "link_to_folder": lambda path, victim: path.symlink_to(victim.parent),
+    "link_to_nothing": lambda path, _: path.symlink_to("nothing"),
+    "link_to_device": lambda path, _: path.symlink_to("/dev/zero"),
+    "device": lie_device,
+    "pipe": lambda path, _: os.mkfifo(path),
+    "socket": lie_socket,
+    "huge_file": lambda path, _: path.touch() or os.truncate(path, 1 << 40),
+}
+every_lie = pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
 
 
 @pytest.fixture

@@ -11,7 +11,20 @@ import msgspec
 import pytest
 from commands import complaint, run
 from consortium import COORDINATOR
-from exchange import CLIENTS, EXACT, NAMES, NOISY, A, B, C, D, copied, every_stage, make_world
+from exchange import (
+    CLIENTS,
+    EXACT,
+    NAMES,
+    NOISY,
+    A,
+    B,
+    C,
+    D,
+    begun,
+    copied,
+    every_stage,
+    make_world,
+)
 from sites import open_policy
 
 import fedgauge as fg
@@ -55,8 +68,7 @@ def spoil(world, change, name=A):
 
 @both
 def test_check_sends_reserves_and_stores_nothing(folder, plan):
-    world = make_world(folder, NAMES[:3], plan)
-    world.start(world.run, plan)
+    world = begun(folder, NAMES[:3], plan)
     before = everything(world)
     told = check(world).stdout
     assert everything(world) == before
@@ -70,8 +82,7 @@ def test_check_sends_reserves_and_stores_nothing(folder, plan):
 
 def test_check_counts_as_submit_does(folder):
     """Rows of every odd kind; nothing about them stops a site under noise."""
-    world = make_world(folder, NAMES[:3], NOISY)
-    world.start(world.run, NOISY)
+    world = begun(folder, NAMES[:3], NOISY)
     path = world.folder / f"{A}.csv"
     path.write_text(path.read_text() + "1,high\nperhaps,0.5\n,0.5\n1,7\n1,0.5,0.5\n")
     checked = check(world)
@@ -93,8 +104,7 @@ def test_check_counts_as_submit_does(folder):
     ],
 )
 def test_check_says_why_the_site_would_refuse(folder, policy, told):
-    world = make_world(folder, NAMES[:3], NOISY, policy)
-    world.start(world.run, NOISY)
+    world = begun(folder, NAMES[:3], NOISY, policy)
     done = check(world, code=1)
     assert re.search(rf"Refuses it: .*{told}", done.stdout)
     assert "This site can join" not in done.stdout
@@ -102,8 +112,7 @@ def test_check_says_why_the_site_would_refuse(folder, policy, told):
 
 
 def test_check_of_a_strangers_invitation_reads_no_plan(folder):
-    world = make_world(folder, NAMES[:3], NOISY)
-    world.start(world.run, NOISY)
+    world = begun(folder, NAMES[:3], NOISY)
     path = world.site_file(A)
     text = path.read_text()
     path.write_text(text[: text.index("[[coordinators]]")])
@@ -113,8 +122,7 @@ def test_check_of_a_strangers_invitation_reads_no_plan(folder):
 
 
 def test_check_says_that_rows_changed_since_the_last_exact_sum(folder):
-    world = make_world(folder, NAMES[:3], EXACT, open_policy(min_new_rows=100))
-    world.start(world.run, EXACT)
+    world = begun(folder, NAMES[:3], EXACT, open_policy(min_new_rows=100))
     world.finish()
     shutil.move(world.run, world.folder / "before")
     world.start(world.run, EXACT)
@@ -143,8 +151,7 @@ def reading(read, method):
 
 def test_odd_rows_do_not_stop_join_to_an_exact_sum(folder):
     """A refusal there would be an answer about rows that costs the asker nothing."""
-    world = make_world(folder, NAMES[:3], EXACT)
-    world.start(world.run, EXACT)
+    world = begun(folder, NAMES[:3], EXACT)
     spoil(world, lambda y, p: f"{y if float(p) < 0.4 else ''},{p}")
     done = run(*world.arguments(A, "join"))
     assert done.exit_code == 0
@@ -155,8 +162,7 @@ def test_odd_rows_do_not_stop_join_to_an_exact_sum(folder):
 @both
 @pytest.mark.parametrize("stage", [Stage.ADVERTISE, Stage.MASK], ids=["join", "submit"])
 def test_who_cannot_be_told_answers_all_the_same(folder, plan, stage):
-    world = make_world(folder, NAMES[:3], plan)
-    world.start(world.run, plan)
+    world = begun(folder, NAMES[:3], plan)
     spoil(world, lambda y, p: f"{y},{100 * float(p)}")
     if stage > Stage.ADVERTISE:
         world.play(world.run, world.clients, until=Stage(stage - 1))
@@ -176,8 +182,7 @@ def test_who_cannot_be_told_answers_all_the_same(folder, plan, stage):
 
 
 def test_clipped_scores_are_told_in_an_exact_sum_too(folder):
-    world = make_world(folder, NAMES[:3], EXACT)
-    world.start(world.run, EXACT)
+    world = begun(folder, NAMES[:3], EXACT)
     spoil(world, lambda y, p: f"{y},{100 * float(p)}")
     world.play(world.run, world.clients, until=Stage.SHARE)
     done = run(*world.arguments(A, "submit"), columns=400)
@@ -226,8 +231,7 @@ def test_a_file_that_is_gone_does_not_keep_what_was_counted_from_being_sent_agai
 @pytest.fixture
 def late(folder):
     """Four sites, of which the last joined and fell silent, and one was told of it too late."""
-    world = make_world(folder, plan=NOISY)
-    world.start(world.run, NOISY)
+    world = begun(folder, plan=NOISY)
     for name in NAMES:
         world.answer(world.run, name, Stage.ADVERTISE)
     for stage in list(Stage)[1:]:
@@ -250,8 +254,7 @@ def test_a_late_site_pays_nothing(late):
 
 
 def test_a_site_that_never_joined_is_told_that_it_is_over(folder):
-    world = make_world(folder, plan=NOISY)
-    world.start(world.run, NOISY)
+    world = begun(folder, plan=NOISY)
     world.finish(skip=[D])
     told = complaint(run(*world.arguments(D, "join")), code=1)
     assert "is finished" in told
@@ -287,8 +290,7 @@ FORGED = {
 @pytest.mark.parametrize("kind", FORGED)
 def test_a_forged_result_stops_nobody(folder, kind):
     """Whoever can write to the folder could keep a site from answering, and none would know why."""
-    world = make_world(folder, NAMES[:3], NOISY)
-    world.start(world.run, NOISY)
+    world = begun(folder, NAMES[:3], NOISY)
     world.finish()
     shutil.move(world.run, world.folder / "before")
     world.start(world.run, NOISY)
@@ -306,8 +308,7 @@ def test_a_forged_result_stops_nobody(folder, kind):
 
 def test_a_strangers_plan_is_not_read_to_see_whether_it_is_over(folder, monkeypatch):
     """Only a plan from a coordinator one trusts is worth the work of reading it."""
-    world = make_world(folder, plan=NOISY)
-    world.start(world.run, NOISY)
+    world = begun(folder, plan=NOISY)
     world.finish(skip=[D])
     path = world.site_file(D)
     text = path.read_text()
@@ -332,8 +333,7 @@ def test_nothing_is_built_from_a_result_that_is_not_signed(noisy_steps, monkeypa
 
 def test_a_coordinator_alone_ends_nothing(folder):
     """What it signs without its members' votes is no result."""
-    world = make_world(folder, NAMES[:3], NOISY)
-    world.start(world.run, NOISY)
+    world = begun(folder, NAMES[:3], NOISY)
     world.finish()
     path = world.run / "result.json"
     record = fg.Evaluation.from_json(path).record
@@ -398,8 +398,7 @@ def test_a_site_that_was_only_late_finishes_the_fifth_round(noisy_steps):
 
 def test_the_commands_that_status_prints_work_when_copied(folder):
     """In a folder whose name a shell would take apart."""
-    world = make_world(folder / "a folder's name", NAMES[:3], NOISY)
-    world.start(world.run, NOISY)
+    world = begun(folder / "a folder's name", NAMES[:3], NOISY)
     for _ in Stage:
         for name in world.names:
             done = run(*words_of(copied_command(world, name), world, name))

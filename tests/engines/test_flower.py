@@ -52,10 +52,11 @@ WITH_SUMS = fg.EvaluationPlan.for_histogram(
 )
 
 
-def test_equals_the_pooled_truth(federation):
+def test_equals_the_pooled_truth_and_is_read_by_the_estimator(federation):
     nodes = federation()
-    result = nodes.evaluate()
+    result = nodes.evaluate(estimator=fg.Quantile(16))
     assert np.array_equal(counts_of(result), nodes.truth())
+    assert result.record.estimator == fg.Quantile(16)
     assert result.privacy.claim == federation.claim
     assert result.clients == 6
 
@@ -90,39 +91,19 @@ def test_the_coordinators_site_is_found_in_the_environment(tmp_path, monkeypatch
     assert result.privacy.claim == "enforced"
 
 
-def test_the_estimator_is_used(federation):
-    result = federation().evaluate(estimator=fg.Quantile(16))
-    assert result.record.estimator == fg.Quantile(16)
+WAYS = {
+    "junk": lambda reply: [with_reply(reply, b"\x00junk")],
+    "wrong_type": lambda reply: [with_reply(reply, "text")],
+    "lost": lambda _: [],
+    "failed": lambda reply: [Message(Error(2, "the app crashed"), metadata=reply.metadata)],
+    "other_content": lambda reply: [
+        Message(RecordDict({"fedgauge": ArrayRecord()}), metadata=reply.metadata)
+    ],
+    "no_content": lambda reply: [Message(RecordDict(), metadata=reply.metadata)],
+}
 
 
-def junk(reply):
-    return [with_reply(reply, b"\x00junk")]
-
-
-def wrong_type(reply):
-    return [with_reply(reply, "text")]
-
-
-def lost(_reply):
-    return []
-
-
-def failed(reply):
-    return [Message(Error(2, "the app crashed"), metadata=reply.metadata)]
-
-
-def other_content(reply):
-    return [Message(RecordDict({"fedgauge": ArrayRecord()}), metadata=reply.metadata)]
-
-
-def no_content(reply):
-    return [Message(RecordDict(), metadata=reply.metadata)]
-
-
-ALL_WAYS = [junk, wrong_type, lost, failed, other_content, no_content]
-
-
-@pytest.mark.parametrize("way", ALL_WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("since", [Stage.ADVERTISE, Stage.SHARE, Stage.MASK])
 def test_a_node_that_fails_before_its_counts_arrive_is_a_dropout(federation, way, since):
     def answered(place, stage, reply):
@@ -384,20 +365,15 @@ class TwoFacedGrid(AlteredGrid):
         return super().call(node, message)
 
 
-def put_other_model(content):
-    content["arrays"] = OTHER_MODEL
-
-
-def add_config(content):
-    content["more"] = ConfigRecord({"shift": 1.0})
-
-
-def take_away(content):
-    del content["arrays"]
+CHANGES = {
+    "other_model": lambda content: content.__setitem__("arrays", OTHER_MODEL),
+    "more": lambda content: content.__setitem__("more", ConfigRecord({"shift": 1.0})),
+    "nothing": lambda content: content.__delitem__("arrays"),
+}
 
 
 @pytest.mark.parametrize("plan", [PLAN, NOISY], ids=["exact", "noisy"])
-@pytest.mark.parametrize("change", [put_other_model, add_config, take_away])
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_node_scores_what_the_invitation_names_and_nothing_else(tmp_path, caplog, change, plan):
     """Else one node's own histogram could be all of a sum: the others get a constant model."""
     nodes = Federation(tmp_path)
@@ -468,7 +444,7 @@ def digest(*named):
     return flower.digest_records(RecordDict(dict(named)))
 
 
-def test_digests_tell_records_apart():
+def test_digests_tell_records_and_the_order_of_arrays_apart():
     ones = np.ones((2, 3))
     records = [
         [],
@@ -487,9 +463,6 @@ def test_digests_tell_records_apart():
     ]
     assert len({digest(*record) for record in records}) == len(records)
     assert digest(*records[-1]) == digest(*records[-1][::-1])
-
-
-def test_the_order_of_arrays_counts():
     one, two = np.zeros(2), np.ones(2)
     assert digest(("arrays", ArrayRecord([one, two]))) != digest(
         ("arrays", ArrayRecord([two, one]))
@@ -508,8 +481,7 @@ def array(data=None, *, dtype="float32", shape=(2, 2), stype="numpy.ndarray"):
     return ArrayRecord({"w": Array(dtype, shape, stype, data or npy("<f4"))})
 
 
-def number(bits):
-    return struct.unpack("<d", struct.pack("<Q", bits))[0]
+NANS = struct.unpack("<3d", struct.pack("<3Q", 0x7FF8 << 48, 0xFFF8 << 48, (0x7FF8 << 48) + 1))
 
 
 ALIKE = {
@@ -540,18 +512,7 @@ ALIKE = {
     ],
     "numbers": [
         ConfigRecord({"a": value})
-        for value in (
-            0.0,
-            -0.0,
-            0,
-            number(0x7FF8000000000000),
-            number(0xFFF8000000000000),
-            number(0x7FF8000000000001),
-            "nan",
-            2**53,
-            2.0**53,
-            2**53 + 1,
-        )
+        for value in (0.0, -0.0, 0, *NANS, "nan", 2**53, 2.0**53, 2**53 + 1)
     ],
     "forms of a name": [ConfigRecord({name: 1}) for name in ("\u00e9", "e\u0301")],
     "no values": [ConfigRecord({"a": value}) for value in ([], "", b"")],

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 from consortium import COORDINATOR, Consortium
+from envelopes import sealed
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from platform_world import BOUGHT, SCORES, SHOPS
@@ -96,12 +97,10 @@ def test_labels_change_neither_rosters_nor_the_number_or_size_of_messages(make_s
         shops.evaluate()
         said = [m.content["fedgauge"]["reply"] for m in shops.grid.replies]
         assert all(list(m.content["fedgauge"]) == ["reply"] for m in shops.grid.replies)
-        sent.append(([len(reply) for reply in said], [ids_in(r) for r in rosters_sent(shops)]))
+        rosters = [Envelope.from_bytes(reply).body for reply in rosters_sent(shops)]
+        ids = [msgspec.msgpack.decode(body)["ids"] for body in rosters]
+        sent.append(([len(reply) for reply in said], ids))
     assert sent[0] == sent[1] == sent[2]
-
-
-def ids_in(reply):
-    return msgspec.msgpack.decode(Envelope.from_bytes(reply).body)["ids"]
 
 
 def test_a_coordinator_that_is_not_approved_gets_no_roster(enforced_shops, folder, caplog):
@@ -130,14 +129,7 @@ def test_a_request_for_rosters_in_an_approved_name_must_be_signed_by_it(enforced
         if stage != ROSTER:
             return message
         real = Envelope.from_bytes(message.content["fedgauge"]["request"])
-        forged = Envelope.sealed(
-            mallory,
-            session=real.session,
-            stage=ROSTER,
-            sender=real.sender,
-            recipient=real.recipient,
-            body=real.body,
-        )
+        forged = sealed(mallory, real.session, ROSTER, real.sender, real.recipient, real.body)
         record = ConfigRecord({"request": forged.to_bytes()})
         return Message(RecordDict({"fedgauge": record}), metadata=message.metadata)
 
@@ -272,14 +264,7 @@ def other_request(other, asked):
     key = SigningKey.generate()
     told = Envelope.from_bytes(other.request)
     body = msgspec.msgpack.encode([key.public, True])
-    made = Envelope.sealed(
-        key,
-        session=asked._nonce,
-        stage=ROSTER,
-        sender=told.sender,
-        recipient=told.recipient,
-        body=body,
-    )
+    made = sealed(key, asked._nonce, ROSTER, told.sender, told.recipient, body)
     return made.to_bytes()
 
 

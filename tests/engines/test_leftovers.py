@@ -64,20 +64,13 @@ def die_at_every_step(commands, place, *arguments):
 
 COLUMNS = ["--label", "y", "--score", "p"]
 ENCODE = ["encode", "{}/plan.toml", "{}/rows.csv", *COLUMNS, "-o", "{}/out/a.fgr"]
+APPLY = ["apply", "{}/map.json", "{}/rows.csv", *COLUMNS[2:], "--replace", "-o", "{}/out/b.csv"]
 COMMANDS = {
     "encode": ENCODE,
     "encode at a site": [*ENCODE, "--site", "{}/site/site.toml"],
     "evaluate": ["evaluate", "{}/rows.csv", *COLUMNS, "--json", "{}/out/r.json"],
     "report": ["report", "{}/r.json", "-o", "{}/out/r.html"],
-    "apply": [
-        "apply",
-        "{}/map.json",
-        "{}/rows.csv",
-        *COLUMNS[2:],
-        "--replace",
-        "-o",
-        "{}/out/b.csv",
-    ],
+    "apply": APPLY,
     "site dataset": ["site", "dataset", "other", "--site", "{}/site/site.toml"],
 }
 

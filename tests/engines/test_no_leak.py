@@ -29,21 +29,14 @@ from fedgauge.secagg import Stage, Sum, SummationServer, masking, secret_sharing
 
 NAMES = ["clinic-a", "clinic-b", "clinic-c", "clinic-d", "clinic-e"]
 POSITIVE, NEGATIVE, THIRD = "malignant-xq", "benign-kz", "unsure-wy"
-SCORES = {
-    "clinic-a": (0.7318529, 0.1318527),
-    "clinic-b": (0.7294731, 0.1294737),
-    "clinic-c": (0.7351847, 0.1351843),
-    "clinic-d": (0.7412983, 0.1412989),
-    "clinic-e": (0.7389617, 0.1389613),
-}
+HIGH = (0.7318529, 0.7294731, 0.7351847, 0.7412983, 0.7389617)
+LOW = (0.1318527, 0.1294737, 0.1351843, 0.1412989, 0.1389613)
+SCORES = dict(zip(NAMES, zip(HIGH, LOW, strict=True), strict=True))
 # Primes above 2^16, so that no short form of one is likely by chance.
-COUNTS = {
-    "clinic-a": (104_729, 70_879),
-    "clinic-b": (99_991, 81_647),
-    "clinic-c": (93_047, 76_541),
-    "clinic-d": (88_883, 67_759),
-    "clinic-e": (95_803, 72_661),
-}
+MANY = (104_729, 99_991, 93_047, 88_883, 95_803)
+FEW = (70_879, 81_647, 76_541, 67_759, 72_661)
+COUNTS = dict(zip(NAMES, zip(MANY, FEW, strict=True), strict=True))
+# Primes above 2^16, so that no short form of one is likely by chance.
 AXIS = fg.Axis.uniform(4, outside="clip")
 TASK = fg.BinaryTask(positive=POSITIVE)
 PLANS = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from commands import run
 from consortium import COORDINATOR, Consortium
-from exchange import CLIENTS, EXACT, NAMES, NOISY, A, B, copied, every_stage, make_world
+from exchange import CLIENTS, EXACT, NAMES, NOISY, A, B, begun, copied, every_stage, make_world
 from flwr.clientapp import ClientApp
 from sites import open_policy
 from standin import StandInGrid
@@ -205,8 +205,7 @@ def test_what_was_joined_by_a_clock_far_ahead_is_given_up(noisy_steps, later):
 
 
 def test_the_site_says_after_how_many_days(folder, later):
-    world = make_world(folder, plan=NOISY, policy=open_policy(session_days=2))
-    world.start(world.run, NOISY)
+    world = begun(folder, plan=NOISY, policy=open_policy(session_days=2))
     world.answer(world.run, A, Stage.ADVERTISE)
     later(3 * DAY)
     (pending,) = Participant(world.site(A)).pending()
@@ -248,8 +247,7 @@ def test_a_report_that_was_never_made_gives_its_budget_back(folder, later):
 
 
 def test_an_expired_plan_is_neither_started_nor_joined(folder, later, expiring):
-    world = make_world(folder, plan=expiring)
-    world.start(world.run, expiring)
+    world = begun(folder, plan=expiring)
     later(11 * DAY)
     with pytest.raises(fg.PlanRefused, match="not_after"):
         world.answer(world.run, A, Stage.ADVERTISE)
@@ -265,8 +263,7 @@ def test_an_expired_plan_is_neither_started_nor_joined(folder, later, expiring):
 
 
 def test_a_plan_that_expires_after_joining_is_not_counted(folder, later, expiring):
-    world = make_world(folder, plan=expiring)
-    world.start(world.run, expiring)
+    world = begun(folder, plan=expiring)
     world.play(world.run, world.clients, until=Stage.SHARE)
     later(11 * DAY)
     (pending,) = Participant(world.site(A)).pending()
@@ -278,8 +275,7 @@ def test_a_plan_that_expires_after_joining_is_not_counted(folder, later, expirin
 
 
 def test_a_plan_that_expires_before_it_is_confirmed_is_not_opened(folder, later, expiring):
-    world = make_world(folder, plan=expiring)
-    world.start(world.run, expiring)
+    world = begun(folder, plan=expiring)
     world.play(world.run, world.clients, until=Stage.MASK)
     later(11 * DAY)
     with pytest.raises(fg.PlanRefused, match="not_after"):
@@ -288,8 +284,7 @@ def test_a_plan_that_expires_before_it_is_confirmed_is_not_opened(folder, later,
 
 
 def test_what_was_confirmed_in_time_is_opened(folder, later, expiring):
-    world = make_world(folder, plan=expiring)
-    world.start(world.run, expiring)
+    world = begun(folder, plan=expiring)
     world.play(world.run, world.clients, until=Stage.AGREE)
     later(11 * DAY)
     result = world.finish(Stage.OPEN)
@@ -300,8 +295,7 @@ def test_what_was_confirmed_in_time_is_opened(folder, later, expiring):
 def test_an_attempt_that_was_paid_for_and_killed_is_not_counted_late(folder, later):
     """Committed, so its budget does not come back; killed before anything was stored."""
     plan = EXACT.with_not_after(f"{datetime.now(UTC) + 10 * DAY:%Y-%m-%d}")
-    world = make_world(folder, plan=plan)
-    world.start(world.run, plan)
+    world = begun(folder, plan=plan)
     world.play(world.run, world.clients, until=Stage.SHARE)
     world.site(A).ledger.commit(session_of(world))
     later(12 * DAY)

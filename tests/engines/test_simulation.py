@@ -77,15 +77,12 @@ def test_forms_of_clients_agree(clients, result, form):
     assert found.clients == 3
 
 
-def test_score_files(clients, result, tmp_path):
+def test_score_files_and_a_score_table(clients, result, tmp_path):
     files = {}
     for name, (labels, scores) in clients.items():
         pq.write_table(pa.table({"y": labels, "p": scores}), tmp_path / f"{name}.parquet")
         files[name] = fg.ScoreFile(tmp_path / f"{name}.parquet", label="y", score="p")
     assert fg.evaluate(files).record == result.record
-
-
-def test_score_table(clients, result, tmp_path):
     labels, scores = pool(clients)
     site = np.repeat(list(SITES), list(SITES.values()))
     pq.write_table(pa.table({"y": labels, "p": scores, "site": site}), tmp_path / "all.parquet")
@@ -295,8 +292,9 @@ def make_plan(**options):
 
 def test_plan_says_it_all(clients):
     plan = make_plan(tree=(8, 8), task=fg.BinaryTask(positive=0))
-    found = fg.evaluate(clients, plan)
+    found = fg.evaluate(clients, plan, estimator=fg.Quantile(32))
     assert found.plan is plan
+    assert found.estimator == fg.Quantile(32)
     labels, _ = pool(clients)
     assert found.positives == np.count_nonzero(labels == 0)
 
@@ -376,11 +374,6 @@ def test_plan_with_shortcuts_names_all_of_them(clients):
         )
 
 
-def test_estimator_goes_with_a_plan(clients):
-    found = fg.evaluate(clients, make_plan(), estimator=fg.Quantile(32))
-    assert found.estimator == fg.Quantile(32)
-
-
 @pytest.mark.parametrize("needed", [4, 100])
 def test_too_few_clients_for_the_plan(clients, needed):
     cohort = fg.Cohort(min_survivors=needed)
@@ -389,11 +382,8 @@ def test_too_few_clients_for_the_plan(clients, needed):
             fg.evaluate(clients, **options)
 
 
-def test_default_cohort_is_everybody(result):
+def test_default_cohort_and_axis_are_public(result):
     assert result.plan.cohort == fg.Cohort(min_survivors=3, max_colluding=1)
-
-
-def test_default_axis_is_public(result):
     assert result.plan.axis == fg.Axis.uniform(4096)
     assert result.plan.tree == (4096,)
     other = {name: (labels, scores**4) for name, (labels, scores) in make_clients(9).items()}
@@ -435,7 +425,7 @@ def test_wrong_name_of_an_axis(clients):
         fg.evaluate(clients, axis="logit")
 
 
-def test_privacy_statement(result):
+def test_privacy_statement_and_verdict(result):
     privacy = result.privacy
     assert privacy.model == "secure-aggregation"
     assert privacy.claim == "simulated"
@@ -443,6 +433,11 @@ def test_privacy_statement(result):
     assert privacy.public_inputs == ()
     assert (privacy.epsilon, privacy.delta) == (None, None)
     assert (privacy.unit, privacy.neighbours) == (None, None)
+    lines = str(result).splitlines()
+    assert len(lines) == 5
+    assert lines[0].startswith("3 clients, 1,440 examples, ")
+    assert f"{result.roc_auc.value:.4f}" in lines[1]
+    assert "simulated" in lines[3]
 
 
 @pytest.mark.parametrize(("positive", "expected"), [("yes", 2), ("no", 1)])
@@ -454,21 +449,10 @@ def test_positive_label_text(positive, expected):
     assert found.roc_auc.value == (1.0 if positive == "yes" else 0.0)
 
 
-def test_verdict_has_five_lines(result):
-    lines = str(result).splitlines()
-    assert len(lines) == 5
-    assert lines[0].startswith("3 clients, 1,440 examples, ")
-    assert f"{result.roc_auc.value:.4f}" in lines[1]
-    assert "simulated" in lines[3]
-
-
-def test_a_way_to_sum_that_is_none_is_refused():
+def test_what_is_no_way_to_sum_or_no_plan_is_refused():
     plan = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(4), fg.Cohort(1, 0))
     with pytest.raises(fg.PlanError, match="plain, every-share, secure, got 'sum'"):
         simulate({"a": ([0, 1], [0.2, 0.7])}, plan, summation="sum")
-
-
-def test_what_is_no_plan_is_refused():
     with pytest.raises(fg.PlanError, match="plan must be an EvaluationPlan, got NoneType"):
         simulate({"a": ([0, 1], [0.2, 0.7])}, None)
 

@@ -207,17 +207,13 @@ def test_wide_noise_approaches_the_gaussian_mechanism(mean, levels, cap, moves):
 
 
 @pytest.mark.parametrize(("sigma", "cap", "levels"), [(3.0, 1, 1), (8.0, 2, 4), (20.0, 10, 3)])
-def test_the_discrete_gaussian_of_dp_accounting_agrees(sigma, cap, levels):
+def test_the_discrete_gaussian_of_dp_accounting_agrees_and_opendps_bound_holds(sigma, cap, levels):
     theirs = pld.from_discrete_gaussian_mechanism(
         sigma, sensitivity=cap, value_discretization_interval=2e-3, use_connect_dots=True
     ).self_compose(levels)
     for epsilon in (0.1, 0.5, 1.0, 2.0):
         ours = gaussian_delta(epsilon, sigma2s=[sigma**2] * levels, parties=1, cap=cap)
         assert ours == pytest.approx(theirs.get_delta_for_epsilon(epsilon), rel=0.01, abs=1e-12)
-
-
-@pytest.mark.parametrize(("sigma", "cap", "levels"), [(3.0, 1, 1), (8.0, 2, 4), (20.0, 10, 3)])
-def test_opendp_s_bound_holds_and_is_near(sigma, cap, levels):
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T=int)), dp.l2_distance(T=float)
     noise = dp.c.make_zCDP_to_approxDP(dp.m.make_gaussian(*space, scale=sigma))

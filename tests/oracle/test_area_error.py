@@ -384,11 +384,14 @@ def test_exact_quantiles_have_an_area_error():
         assert errors[0] > 2 * errors[1] > 0
 
 
-def test_roc_and_pr_do_not_compare():
+def test_curves_that_do_not_compare_or_are_not_exact_are_refused():
     labels, scores = examples(0)
     for one, other in ((exact_roc, exact_pr), (exact_pr, exact_roc)):
         with pytest.raises(InputError, match="two ROC curves or two PR curves"):
             area_error(one(labels, scores), other(labels, scores))
+    _, pr = estimated(labels, scores, Aligned("linear"))
+    with pytest.raises(InputError, match="second curve must be exact"):
+        area_error(exact_pr(labels, scores), pr)
 
 
 @pytest.mark.parametrize("estimator", [Aligned(), Quantile(12)], ids=repr)
@@ -398,10 +401,3 @@ def test_the_second_curve_must_be_exact(estimator):
     for exact, curve in ((exact_roc, roc), (exact_pr, pr)):
         with pytest.raises(InputError, match="second curve must be exact"):
             area_error(exact(labels, scores), curve)
-
-
-def test_a_quotient_of_straight_lines_is_not_exact_either():
-    labels, scores = examples(0)
-    _, pr = estimated(labels, scores, Aligned("linear"))
-    with pytest.raises(InputError, match="second curve must be exact"):
-        area_error(exact_pr(labels, scores), pr)

@@ -109,17 +109,12 @@ def test_no_partial_area(max_fpr):
 
 
 @data
-def test_mann_whitney_u_is_scipys(name):
+def test_mann_whitney_u_and_ks_statistic_are_scipys(name):
     labels, scores = draw(name)
     u = stats.mannwhitneyu(scores[labels == 1], scores[labels == 0]).statistic
     found = on_values(name).mann_whitney_u
     check_exact(found, u)
     assert (found.low, found.high, found.level) == (None, None, None)
-
-
-@data
-def test_ks_statistic_is_scipys(name):
-    labels, scores = draw(name)
     d = stats.ks_2samp(scores[labels == 1], scores[labels == 0]).statistic
     check_exact(on_values(name).ks_statistic, d)
 
@@ -163,7 +158,7 @@ def gains(tp, fp, positives, share):
 
 
 @data
-def test_area_under_precision_recall_gain_is_that_of_the_papers_definition(name):
+def test_precision_recall_gain_is_that_of_the_papers_definition(name):
     labels, scores = draw(name)
     curve = precision_recall_gain(labels, scores)
     area = 0.0
@@ -172,11 +167,6 @@ def test_area_under_precision_recall_gain_is_that_of_the_papers_definition(name)
     assert curve[0][1] == pytest.approx(0, abs=1e-12)
     assert curve[-1][1] == pytest.approx(1, abs=1e-12)
     check_exact(on_values(name).auprg, area, atol=1e-10)
-
-
-@data
-def test_precision_recall_gain_curve_is_that_of_the_papers_definition(name):
-    labels, scores = draw(name)
     expected = np.array(precision_recall_gain(labels, scores))
     found = on_values(name).prg_curve()
     knots = np.column_stack([found.precision_gain, found.recall_gain])
@@ -271,16 +261,12 @@ def test_losses_on_fine_bins_are_close(axis):
         assert abs(found.value - value) < 0.2 * found.parts["binning"]
 
 
-def smooth_rows(bins):
+def test_losses_on_coarse_bins_follow_the_counts_around():
+    """Scores as steep as their neighbours' counts say: nearer than evenly spread ones."""
     rng = np.random.default_rng(8)
     scores = rng.beta(0.8, 3, 20_000)
     labels = (rng.random(20_000) < scores).astype(int)
-    return labels, scores, fg.evaluate({"a": (labels, scores)}, axis=Axis.uniform(bins))
-
-
-def test_losses_on_coarse_bins_follow_the_counts_around():
-    """Scores as steep as their neighbours' counts say: nearer than evenly spread ones."""
-    labels, scores, result = smooth_rows(12)
+    result = fg.evaluate({"a": (labels, scores)}, axis=Axis.uniform(12))
     bins = np.floor(scores * 12).astype(int)
     ends = np.stack([bins, bins + 1]) / 12
     off = np.where(labels == 1, 1 - ends, ends)

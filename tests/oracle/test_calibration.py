@@ -73,14 +73,9 @@ def test_errors_are_those_of_other_packages(exact, name, groups, theirs):
 
 @pytest.mark.parametrize("groups", GROUPS)
 @pytest.mark.parametrize("name", SETS)
-def test_given_the_edges_of_netcal_errors_are_its_own(exact, name, groups):
+def test_given_the_groups_of_other_packages_errors_are_theirs(exact, name, groups):
     curve = exact[name].calibration_curve(np.linspace(0, 1, groups + 1))
     assert_same(curve, of_netcal(name, groups))
-
-
-@pytest.mark.parametrize("groups", GROUPS)
-@pytest.mark.parametrize("name", SETS)
-def test_given_the_groups_of_torchmetrics_errors_are_its_own(exact, name, groups):
     # A score of exactly 1 is in a group of its own there.
     edges = [*KEPT["edges of torch"][str(groups)][:-1], np.nextafter(1.0, 0.0), 1.0]
     assert_same(exact[name].calibration_curve(edges), of_torchmetrics(name, groups))
@@ -144,18 +139,13 @@ def test_observed_shares_are_what_histogram_binning_of_netcal_takes(exact, name)
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_calibration_in_the_large(exact, name):
+def test_calibration_in_the_large_and_spiegelhalter(exact, name):
     labels, scores = rows(KEPT["sets"][name])
     large = exact[name].calibration_in_the_large
     assert large.value == pytest.approx(np.mean(labels - scores), abs=ROUNDING)
     reach = stats.norm.ppf(0.975) * np.std(labels - scores) / np.sqrt(len(labels))
     assert large.high - large.low == pytest.approx(2 * reach, rel=1e-6)
-
-
-@pytest.mark.parametrize("name", SETS)
-def test_spiegelhalter(exact, name):
-    """Spiegelhalter 1986, row by row."""
-    labels, scores = rows(KEPT["sets"][name])
+    # Spiegelhalter 1986, row by row.
     slant = 1 - 2 * scores
     variance = np.sum(slant**2 * scores * (1 - scores))
     z = np.sum((labels - scores) * slant) / np.sqrt(variance)
@@ -207,16 +197,12 @@ def away(result, fit):
 
 
 @pytest.mark.parametrize("name", SLOPED)
-def test_slope_and_intercept_are_those_of_logistic_regression(exact, name):
+def test_slope_and_intercept_are_those_of_logistic_regression_and_near_them_on_bins(exact, name):
     fit = recalibrated(*rows(KEPT["sets"][name]))
     for at, part in enumerate(("intercept", "slope")):
         estimate = getattr(exact[name], f"calibration_{part}")
         assert estimate.value == pytest.approx(fit.params[at], rel=1e-7, abs=1e-7)
         np.testing.assert_allclose(estimate.interval, fit.conf_int()[at], rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("name", SLOPED)
-def test_slope_of_bins(name):
     labels, scores = rows(KEPT["sets"][name])
     fit = recalibrated(labels, scores)
     assert away(evaluated(labels, scores, fg.Axis.uniform(4096)), fit).max() < 0.5

@@ -80,18 +80,13 @@ def test_beta_is_that_of_betacal(exact, name):
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_platt_is_logistic_regression_of_scikit_learn(exact, name):
+def test_platt_and_isotonic_are_those_of_scikit_learn(exact, name):
     labels, scores = rows(KEPT["sets"][name])
     model = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000)
     model.fit(log_odds(scores)[:, np.newaxis], labels)
     theirs = model.predict_proba(log_odds(GRID)[:, np.newaxis])[:, 1]
     found = exact[name].calibrator("platt").transform(GRID)
     np.testing.assert_allclose(found, theirs, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", SETS)
-def test_isotonic_is_that_of_scikit_learn(exact, name):
-    labels, scores = rows(KEPT["sets"][name])
     theirs = IsotonicRegression(y_min=0, y_max=1).fit(scores, labels)
     found = exact[name].calibrator("isotonic").transform(scores)
     np.testing.assert_allclose(found, theirs.predict(scores), atol=ROUNDING)

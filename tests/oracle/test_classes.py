@@ -36,11 +36,6 @@ def evaluated(labels, scores, **options):
     return fg.evaluate(rows, task=task, axis=axis, **options)
 
 
-def values_axis(scores):
-    """Every score that there is: rounded ones tie in their bins."""
-    return fg.Axis.from_values(np.unique(scores))
-
-
 @pytest.mark.parametrize("classes", [3, 5, 10])
 def test_areas_are_those_of_the_pooled_rows(classes):
     labels, scores = world(classes)
@@ -69,7 +64,8 @@ def test_areas_are_those_of_the_pooled_rows(classes):
 def test_tied_scores_are_exact(classes, known, digits):
     """On an axis of the values, and on bins narrower than they are apart."""
     labels, scores = world(classes, digits=digits, n=5000)
-    result = evaluated(labels, scores, axis=values_axis(scores) if known else None)
+    axis = fg.Axis.from_values(np.unique(scores)) if known else None
+    result = evaluated(labels, scores, axis=axis)
     table = np.eye(classes)[labels]
     for average in ("macro", "weighted", "micro"):
         expected = metrics.average_precision_score(table, scores, average=average)

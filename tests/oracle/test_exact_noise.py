@@ -18,14 +18,8 @@ dp.enable_features("contrib")
 # opendp takes no seed, so tests against it fail by chance once in a thousand million runs.
 FALSE_ALARM = 1e-9
 DRAWS = 20_000
-LAWS = [
-    DiscreteLaplace(Fraction(1, 3)),
-    DiscreteLaplace(Fraction(1)),
-    DiscreteLaplace(Fraction(7, 2)),
-    DiscreteGaussian(Fraction(1, 4)),
-    DiscreteGaussian(Fraction(2)),
-    DiscreteGaussian(Fraction(31, 3)),
-]
+LAWS = [DiscreteLaplace(Fraction(*scale)) for scale in ((1, 3), (1, 1), (7, 2))]
+LAWS += [DiscreteGaussian(Fraction(*sigma2)) for sigma2 in ((1, 4), (2, 1), (31, 3))]
 
 
 def masses(law, reach=400):
@@ -132,11 +126,8 @@ def same_law(ours, theirs):
     """P-value of a two-sample chi-square test over 20 groups with about as many draws each."""
     both = np.concatenate([ours, theirs])
     edges = np.unique(np.quantile(both, np.linspace(0, 1, 21)[1:-1]))
-    table = [
-        np.bincount(np.searchsorted(edges, each), minlength=len(edges) + 1)
-        for each in (ours, theirs)
-    ]
-    table = np.array(table)
+    groups = [np.searchsorted(edges, each) for each in (ours, theirs)]
+    table = np.array([np.bincount(each, minlength=len(edges) + 1) for each in groups])
     return stats.chi2_contingency(table[:, table.sum(axis=0) > 0]).pvalue
 
 

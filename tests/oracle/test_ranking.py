@@ -87,42 +87,28 @@ DATA = [
     "one negative",
 ]
 data = pytest.mark.parametrize("name", DATA)
-# labels, scores, fpr, tpr, AUC, precision, recall, AP
+EVEN = [0, 0, 1, 1]
+# labels and scores; fpr, tpr and AUC; precision, recall and AP
 TOYS = {
-    "right": ([0, 1], [0, 1], [0, 0, 1], [0, 1, 1], 1, [0.5, 1, 1], [1, 1, 0], 1),
-    "right, other order": ([1, 0], [1, 0], [0, 0, 1], [0, 1, 1], 1, [0.5, 1, 1], [1, 1, 0], 1),
-    "wrong": ([0, 1], [1, 0], [0, 1, 1], [0, 0, 1], 0, [0.5, 0, 1], [1, 0, 0], 0.5),
-    "tied at one": ([1, 0], [1, 1], [0, 1], [0, 1], 0.5, [0.5, 1], [1, 0], 0.5),
-    "tied between": ([1, 0], [0.5, 0.5], [0, 1], [0, 1], 0.5, [0.5, 1], [1, 0], 0.5),
+    "right": (([0, 1], [0, 1]), ([0, 0, 1], [0, 1, 1], 1), ([0.5, 1, 1], [1, 1, 0], 1)),
+    "other order": (([1, 0], [1, 0]), ([0, 0, 1], [0, 1, 1], 1), ([0.5, 1, 1], [1, 1, 0], 1)),
+    "wrong": (([0, 1], [1, 0]), ([0, 1, 1], [0, 0, 1], 0), ([0.5, 0, 1], [1, 0, 0], 0.5)),
+    "tied at one": (([1, 0], [1, 1]), ([0, 1], [0, 1], 0.5), ([0.5, 1], [1, 0], 0.5)),
+    "tied between": (([1, 0], [0.5, 0.5]), ([0, 1], [0, 1], 0.5), ([0.5, 1], [1, 0], 0.5)),
     "textbook": (
-        [0, 0, 1, 1],
-        [0.1, 0.4, 0.35, 0.8],
-        [0, 0, 0.5, 0.5, 1],
-        [0, 0.5, 0.5, 1, 1],
-        0.75,
-        [0.5, 2 / 3, 0.5, 1, 1],
-        [1, 1, 0.5, 0.5, 0],
-        (1 + 2 / 3) / 2,
+        (EVEN, [0.1, 0.4, 0.35, 0.8]),
+        ([0, 0, 0.5, 0.5, 1], [0, 0.5, 0.5, 1, 1], 0.75),
+        ([0.5, 2 / 3, 0.5, 1, 1], [1, 1, 0.5, 0.5, 0], (1 + 2 / 3) / 2),
     ),
     "positives tied with one negative": (
-        [0, 0, 1, 1],
-        [0.1, 0.5, 0.5, 0.5],
-        [0, 0.5, 1],
-        [0, 1, 1],
-        0.75,
-        [0.5, 2 / 3, 1],
-        [1, 1, 0],
-        2 / 3,
+        (EVEN, [0.1, 0.5, 0.5, 0.5]),
+        ([0, 0.5, 1], [0, 1, 1], 0.75),
+        ([0.5, 2 / 3, 1], [1, 1, 0], 2 / 3),
     ),
     "negative on top": (
-        [0, 1, 0],
-        [1.0, 0.5, 0.0],
-        [0, 0.5, 0.5, 1],
-        [0, 0, 1, 1],
-        0.5,
-        [1 / 3, 0.5, 0, 1],
-        [1, 1, 0, 0],
-        0.5,
+        ([0, 1, 0], [1.0, 0.5, 0.0]),
+        ([0, 0.5, 0.5, 1], [0, 0, 1, 1], 0.5),
+        ([1 / 3, 0.5, 0, 1], [1, 1, 0, 0], 0.5),
     ),
 }
 
@@ -130,8 +116,8 @@ TOYS = {
 @ways
 @pytest.mark.parametrize("toy", TOYS)
 def test_toy_cases_have_known_answers(measure, toy):
-    labels, scores, fpr, tpr, auc, precision, recall, ap = TOYS[toy]
-    found = measure(labels, scores)
+    rows, (fpr, tpr, auc), (precision, recall, ap) = TOYS[toy]
+    found = measure(*rows)
     np.testing.assert_allclose(found.roc.fpr, fpr, atol=1e-15)
     np.testing.assert_allclose(found.roc.tpr, tpr, atol=1e-15)
     np.testing.assert_allclose(found.pr.precision, precision, atol=1e-15)
@@ -142,26 +128,14 @@ def test_toy_cases_have_known_answers(measure, toy):
 
 @ways
 @data
-def test_roc_curve_is_scikit_learns(measure, name):
+def test_curves_and_areas_are_scikit_learns(measure, name):
     labels, scores = draw(name)
     expected = sk.roc_curve(labels, scores, drop_intermediate=False)
     for found, wanted in zip(measure(labels, scores).roc, expected, strict=True):
         np.testing.assert_array_equal(found, wanted)
-
-
-@ways
-@data
-def test_pr_curve_is_scikit_learns(measure, name):
-    labels, scores = draw(name)
     expected = sk.precision_recall_curve(labels, scores)
     for found, wanted in zip(measure(labels, scores).pr, expected, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-15)
-
-
-@ways
-@data
-def test_areas_are_scikit_learns(measure, name):
-    labels, scores = draw(name)
     found = measure(labels, scores)
     assert found.auc == pytest.approx(sk.roc_auc_score(labels, scores), abs=1e-13)
     assert found.ap == pytest.approx(sk.average_precision_score(labels, scores), abs=1e-13)

@@ -139,49 +139,28 @@ def test_f_beta_is_scikit_learns(name, beta):
         assert found.low <= found.value <= found.high
 
 
-def test_f_beta_of_one_is_f1():
+def test_f_beta_of_one_is_f1_and_of_no_positive_number_nothing():
     at = pool(*draw("random"), Axis.uniform(16)).at_threshold(0.5)
     assert at.f_beta(1) == at.f1
+    for beta in (0, -1, math.nan, math.inf):
+        with pytest.raises(InputError, match="beta must be a positive number"):
+            at.f_beta(beta)
 
 
-@pytest.mark.parametrize("beta", [0, -1, math.nan, math.inf])
-def test_f_beta_needs_a_positive_number(beta):
-    with pytest.raises(InputError, match="beta must be a positive number"):
-        pool(*draw("random"), Axis.uniform(16)).at_threshold(0.5).f_beta(beta)
-
-
+ONE_CLASS = dict.fromkeys(("balanced_accuracy", "youden_j", "mcc"), "one class has no example")
+NO_POSITIVE = ONE_CLASS | dict.fromkeys(("recall", "fnr"), "there is no positive example")
+ONE_SIDE = {"mcc": "all examples lie on one side of it"}
 REASONS = {
-    ("random", math.inf): {
+    ("random", math.inf): ONE_SIDE | {"precision": "no example scores at or above it"},
+    ("random", -math.inf): ONE_SIDE | {"npv": "every example scores at or above it"},
+    ("negatives only", 0.5): NO_POSITIVE,
+    ("negatives only", math.inf): NO_POSITIVE
+    | {
         "precision": "no example scores at or above it",
-        "mcc": "all examples lie on one side of it",
-    },
-    ("random", -math.inf): {
-        "npv": "every example scores at or above it",
-        "mcc": "all examples lie on one side of it",
-    },
-    ("negatives only", 0.5): {
-        "recall": "there is no positive example",
-        "fnr": "there is no positive example",
-        "balanced_accuracy": "one class has no example",
-        "youden_j": "one class has no example",
-        "mcc": "one class has no example",
-    },
-    ("negatives only", math.inf): {
-        "precision": "no example scores at or above it",
-        "recall": "there is no positive example",
-        "fnr": "there is no positive example",
         "f1": "there is no positive example and none is flagged",
-        "balanced_accuracy": "one class has no example",
-        "youden_j": "one class has no example",
-        "mcc": "one class has no example",
     },
-    ("positives only", 0.5): {
-        "specificity": "there is no negative example",
-        "fpr": "there is no negative example",
-        "balanced_accuracy": "one class has no example",
-        "youden_j": "one class has no example",
-        "mcc": "one class has no example",
-    },
+    ("positives only", 0.5): ONE_CLASS
+    | dict.fromkeys(("specificity", "fpr"), "there is no negative example"),
 }
 
 
@@ -383,24 +362,13 @@ def test_threshold_for_keeps_its_word_where_scores_are_clipped(axis, wanted):
             assert labels[flagged].mean() >= rate - 1e-9
 
 
+NO_RATES = [{"fpr": -0.1}, {"recall": 1.5}, {"precision": math.nan}, {"fpr": "x"}]
+NO_COSTS = (3, (1,), (1, 2, 3), (0, 0), (-1, 2), (1, math.inf), (math.nan, 1), ("x", 1))
+
+
 @pytest.mark.parametrize(
     "wanted",
-    [
-        {},
-        {"fpr": 0.1, "recall": 0.5},
-        {"fpr": -0.1},
-        {"recall": 1.5},
-        {"precision": math.nan},
-        {"cost": 3},
-        {"cost": (1,)},
-        {"cost": (1, 2, 3)},
-        {"cost": (0, 0)},
-        {"cost": (-1, 2)},
-        {"cost": (1, math.inf)},
-        {"cost": (math.nan, 1)},
-        {"cost": ("x", 1)},
-        {"fpr": "x"},
-    ],
+    [{}, {"fpr": 0.1, "recall": 0.5}, *NO_RATES, *({"cost": cost} for cost in NO_COSTS)],
     ids=str,
 )
 def test_what_cannot_be_wanted(wanted):

@@ -19,6 +19,7 @@ from bounds import (
     plain_partial,
     pooled,
 )
+from counts import counts_on
 from hypothesis import Phase, assume, example, given, settings
 from sklearn import metrics as sk
 from strategies import ON_GRID, labelled
@@ -60,12 +61,6 @@ def thresholds(draw, data, axis):
             st.floats(-0.5, 1.5),
         )
     )
-
-
-def counts_of(data, axis):
-    histogram = fg.ScoreHistogram(axis)
-    histogram.update(*data)
-    return PooledCounts(axis, histogram.counts, (axis.bins,))
 
 
 POSITIVE_ON_TOP = (np.array([1, 1, 1, 0]), np.array([0.95, 0.91, 0.3, 0.3]))
@@ -140,6 +135,7 @@ def test_bounds_at_any_threshold_hold_the_numbers_of_the_pooled_data(data, examp
         check(at.f_beta(beta), truth, (0, 1))
 
 
+CLIPPED = Axis.uniform(4, 0.25, 0.75, outside="clip")
 THRESHOLD_CASES = {
     "a bin of positives on top": (POSITIVE_ON_TOP, Axis.uniform(10), 0.93),
     "a bin of positives at the bottom": (
@@ -148,16 +144,8 @@ THRESHOLD_CASES = {
         0.05,
     ),
     "a score on the top edge": ((np.array([0, 1]), np.array([0.5, 1.0])), Axis.uniform(4), 1.0),
-    "a score above a clipped axis": (
-        (np.array([0, 1]), np.array([0.5, 0.99])),
-        Axis.uniform(4, 0.25, 0.75, outside="clip"),
-        0.9,
-    ),
-    "a score below a clipped axis": (
-        (np.array([0, 1]), np.array([0.1, 0.6])),
-        Axis.uniform(4, 0.25, 0.75, outside="clip"),
-        0.2,
-    ),
+    "a score above a clipped axis": ((np.array([0, 1]), np.array([0.5, 0.99])), CLIPPED, 0.9),
+    "a score below a clipped axis": ((np.array([0, 1]), np.array([0.1, 0.6])), CLIPPED, 0.2),
     "the top of clipped values": (
         (np.array([0, 1, 1]), np.array([0.2, 0.7, 1.0])),
         Axis.from_values([0, 0.5, 1], outside="clip"),
@@ -176,7 +164,8 @@ def test_bounds_at_awkward_thresholds(case):
 @given(st.data(), labelled(SCORES, both=False, most=40), axes())
 def test_corners_hold_every_ratio(data, examples, axis):
     threshold = data.draw(thresholds(examples, axis))
-    outcomes = ThresholdOutcomes(counts_of(examples, axis), threshold)
+    counts = PooledCounts(axis, counts_on(axis, *examples), (axis.bins,))
+    outcomes = ThresholdOutcomes(counts, threshold)
     truth = outcomes_of(examples, threshold)
     ratios = [row.formula for row in ROWS if isinstance(row.formula, Ratio)]
     for ratio in (*ratios, f_beta_ratio(0.3), f_beta_ratio(4)):

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 import pytest
-from losses import log_law, worst_loss
+from losses import log_law, moves_of_flips, worst_loss
 
 import fedgauge as fg
 from fedgauge.engines.contribution import count_rows, to_numbers
@@ -27,26 +27,12 @@ def plan_for(tree, privacy=LABEL, cohort=COHORT):
     return fg.EvaluationPlan.under(privacy, axis, cohort=cohort, task=LabelTask(), tree=tree)
 
 
-def changes(plan, bins):
-    """By level, how far every node moves, for every labelling of some bins and every flip."""
-    moved = []
-    for labels in itertools.product((0, 1), repeat=len(bins)):
-        here = to_numbers(plan, count_rows(plan, (np.array(labels), np.array(bins, float))))
-        for place in range(len(bins)):
-            flipped = np.array(labels)
-            flipped[place] ^= 1
-            there = to_numbers(plan, count_rows(plan, (flipped, np.array(bins, float))))
-            moved.append(np.abs(there - here))
-    ends = np.cumsum(plan.final.nodes)
-    return np.split(np.unique(moved, axis=0), ends[:-1], axis=1)
-
-
 @pytest.mark.parametrize("tree", TREES, ids=str)
 @pytest.mark.parametrize("epsilon", [0.3, 1.0])
 def test_the_worst_loss_is_epsilon(tree, epsilon):
     plan = plan_for(tree, fg.DistributedDP(epsilon, unit="label", neighbours="flip"))
     bins = [place % math.prod(tree) for place in range(4)]
-    loss = worst_loss(plan.noise_laws(shares=HONEST), changes(plan, bins))
+    loss = worst_loss(plan.noise_laws(shares=HONEST), moves_of_flips(plan, bins))
     assert 0.999 * epsilon <= loss <= epsilon + SLACK
 
 
@@ -55,7 +41,7 @@ def test_any_bins_cost_the_same(tree):
     """Whoever assigns bins may do it as it likes: all examples alone, or all in one bin."""
     plan = plan_for(tree)
     for bins in ([0, 0, 0], [0, math.prod(tree) - 1], [1]):
-        loss = worst_loss(plan.noise_laws(shares=HONEST), changes(plan, bins))
+        loss = worst_loss(plan.noise_laws(shares=HONEST), moves_of_flips(plan, bins))
         assert loss == pytest.approx(1.0, abs=1e-3)
 
 
@@ -77,7 +63,7 @@ def test_noise_at_every_level_for_one_level_is_found_out(tree):
     flat = plan_for((math.prod(tree),))
     (law,) = flat.noise_laws(shares=HONEST)
     plan = plan_for(tree)
-    assert worst_loss([law] * len(tree), changes(plan, [0, 1])) >= 1.999
+    assert worst_loss([law] * len(tree), moves_of_flips(plan, [0, 1])) >= 1.999
 
 
 def test_two_noisy_classes_with_the_noise_of_one_are_found_out():
@@ -91,7 +77,7 @@ def test_two_noisy_classes_with_the_noise_of_one_are_found_out():
 
 def test_a_lost_share_is_found_out():
     plan = plan_for((2,), cohort=fg.Cohort(min_survivors=4, max_colluding=0))
-    loss = worst_loss(plan.noise_laws(shares=3), changes(plan, [0, 1]))
+    loss = worst_loss(plan.noise_laws(shares=3), moves_of_flips(plan, [0, 1]))
     assert loss == pytest.approx(1.27, abs=0.01)
 
 

@@ -121,14 +121,7 @@ def test_parties_with_some_of_the_ranks_lose_no_more(name):
 
 
 @pytest.mark.parametrize("name", LAPLACE)
-def test_exact_positives_are_seen(name):
-    ranks = doubled_midranks(np.array(SCORES["four"]))
-    (terms,) = MECHANISMS[name].terms(known_of(ranks), label_dp(1.0))
-    assert loss_of(ranks, terms._replace(positives=NOTHING)) == math.inf
-
-
-@pytest.mark.parametrize("name", LAPLACE)
-def test_noise_in_steps_of_the_sensitivity_is_seen_through(name):
+def test_exact_positives_noise_in_steps_and_a_budget_spent_twice_are_seen(name):
     """D times whole-number noise has the same variance and leaves the sum modulo D exact."""
     ranks = doubled_midranks(np.array(SCORES["four"]))
     known = known_of(ranks)
@@ -136,18 +129,12 @@ def test_noise_in_steps_of_the_sensitivity_is_seen_through(name):
     reach = int(MECHANISMS[name].split(known).reach[0])
     coarse = terms._replace(ranks=DiscreteLaplace(terms.ranks.scale / reach))
     assert loss_of(ranks, coarse, steps=(1, reach)) == math.inf
-
-
-@pytest.mark.parametrize("name", LAPLACE)
-def test_the_whole_budget_for_each_number_is_paid_twice(name):
-    ranks = doubled_midranks(np.array(SCORES["four"]))
-    known = known_of(ranks)
-    (terms,) = MECHANISMS[name].terms(known, label_dp(1.0))
-    reach = int(MECHANISMS[name].split(known).reach[0])
     twice = terms._replace(
         positives=DiscreteLaplace(Fraction(1)), ranks=DiscreteLaplace(Fraction(reach))
     )
     assert loss_of(ranks, twice) == 2
+    (terms,) = MECHANISMS[name].terms(known_of(ranks), label_dp(1.0))
+    assert loss_of(ranks, terms._replace(positives=NOTHING)) == math.inf
 
 
 def test_the_mean_distance_is_no_sensitivity():

@@ -1,5 +1,7 @@
 """However the rows are spread, the sum is the pooled histogram and its edges are exact."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -94,15 +96,8 @@ def test_every_lower_edge_has_the_confusion_matrix_of_the_pooled_rows(name, data
     axis = AXES[name]
     labels, scores = data.draw(rows(axis))
     predicted = clipped(axis, scores) >= axis.thresholds[:, None]
-    expected = np.stack(
-        [
-            (~predicted & ~labels).sum(axis=1),
-            (predicted & ~labels).sum(axis=1),
-            (~predicted & labels).sum(axis=1),
-            (predicted & labels).sum(axis=1),
-        ],
-        axis=1,
-    )
+    sides = itertools.product((~labels, labels), (~predicted, predicted))
+    expected = np.stack([(own & flagged).sum(axis=1) for own, flagged in sides], axis=1)
     found = confusion_from_counts(histogram(axis, labels, scores).counts)
     np.testing.assert_array_equal(found, expected)
 
@@ -164,7 +159,8 @@ def test_evaluating_streams_of_many_clients_equals_evaluating_the_pooled_rows(da
     labels, scores = (np.concatenate(column) for column in zip(*parts, strict=True))
 
     def stream(part):
-        return lambda: (tuple(chunk) for chunk in zip(*map(halves, part), strict=True))
+        halves = [np.array_split(column, 2) for column in part]
+        return lambda: (tuple(chunk) for chunk in zip(*halves, strict=True))
 
     clients = ((f"site-{i}", stream(part)) for i, part in enumerate(parts))
     found = fedgauge.evaluate(clients, axis=axis)
@@ -173,7 +169,3 @@ def test_evaluating_streams_of_many_clients_equals_evaluating_the_pooled_rows(da
     assert (found.negatives, found.positives) == (pooled.negatives, pooled.positives)
     assert found.roc_auc.value == pooled.roc_auc.value
     np.testing.assert_array_equal(found.roc_curve().tpr, pooled.roc_curve().tpr)
-
-
-def halves(column):
-    return np.array_split(column, 2)

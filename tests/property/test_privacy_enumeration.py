@@ -36,6 +36,7 @@ def plan_for(spec, tree, cohort=COHORT, **options):
 HONEST = 3  # survivors that do not collude, when as many are lost and corrupted as may be
 EXAMPLE = DistributedDP(1.0)
 FLIP = DistributedDP(1.0, neighbours="replace-one")
+TWO_ROWS = DistributedDP(1.0, unit="subject", max_per_unit=2)
 
 
 @cache
@@ -170,16 +171,6 @@ def test_outputs_of_a_whole_tree_one_by_one(spec):
     assert max(ratios) == pytest.approx(loss_of(plan, HONEST), abs=SLACK)
 
 
-def for_invited(tree):
-    """Noise calibrated to the 8 clients invited instead of those that survive."""
-    return plan_for(EXAMPLE, tree, Cohort(min_survivors=8, max_colluding=1)), EXAMPLE
-
-
-def for_colluders_too(tree):
-    """Noise that counts on the shares of colluders."""
-    return plan_for(EXAMPLE, tree, Cohort(min_survivors=4, max_colluding=0)), EXAMPLE
-
-
 def for_fewer_levels(tree):
     """A budget that forgets one level."""
     plan, levels = plan_for(EXAMPLE, tree), len(tree)
@@ -188,27 +179,21 @@ def for_fewer_levels(tree):
     return msgspec.structs.replace(plan, rounds=(sent,)), EXAMPLE
 
 
-def for_one_path(tree):
-    """A label flip that is counted as one path."""
-    return plan_for(EXAMPLE, tree), FLIP
-
-
-def for_one_row(tree):
-    """A subject with two rows that is counted as one row."""
-    return plan_for(EXAMPLE, tree), DistributedDP(1.0, unit="subject", max_per_unit=2)
+WRONG = {
+    # Noise calibrated to the 8 clients invited instead of those that survive.
+    "for invited": (lambda tree: (plan_for(EXAMPLE, tree, Cohort(8, 1)), EXAMPLE), 2.5),
+    # Noise that counts on the shares of colluders.
+    "for colluders too": (lambda tree: (plan_for(EXAMPLE, tree, Cohort(4, 0)), EXAMPLE), 1.4),
+    "for fewer levels": (for_fewer_levels, 1.999),
+    # A label flip that is counted as one path.
+    "for one path": (lambda tree: (plan_for(EXAMPLE, tree), FLIP), 1.999),
+    # A subject with two rows that is counted as one row.
+    "for one row": (lambda tree: (plan_for(EXAMPLE, tree), TWO_ROWS), 1.999),
+}
 
 
 @pytest.mark.parametrize("tree", [(2, 2), (4, 2)], ids=str)
-@pytest.mark.parametrize(
-    ("mutation", "least"),
-    [
-        (for_invited, 2.5),
-        (for_colluders_too, 1.4),
-        (for_fewer_levels, 1.999),
-        (for_one_path, 1.999),
-        (for_one_row, 1.999),
-    ],
-)
+@pytest.mark.parametrize(("mutation", "least"), WRONG.values(), ids=WRONG)
 def test_wrong_calibration_is_found_out(mutation, least, tree):
     plan, truth = mutation(tree)
     assert loss_of(plan, HONEST, truth=truth) >= least > 1

@@ -54,16 +54,8 @@ def test_intervals_cover_false_alarm_one_in_a_thousand(world, noise):
         counts = rng.multinomial(examples, population.ravel()).reshape(1, 2, 64).astype(float)
         released = redraw(counts, tree, variances, rng) if variances else counts
         decision = Decision(PooledCounts(AXIS, released[0], tree, variances), threshold, 0.95)
-        spans = np.array(
-            [
-                each.interval
-                for each in (
-                    decision.net_benefit(),
-                    decision.treat_all(),
-                    decision.over_treat_all(),
-                )
-            ]
-        )
+        each = decision.net_benefit(), decision.treat_all(), decision.over_treat_all()
+        spans = np.array([found.interval for found in each])
         held += (spans[:, 0] <= truth) & (truth <= spans[:, 1])
     assert np.all(held >= binom.ppf(ALARM, RUNS, COVERS)), held / RUNS
     assert held[0] < RUNS  # it does miss

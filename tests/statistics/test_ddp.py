@@ -122,14 +122,20 @@ def test_noise_part_of_average_precision_is_not_too_small(name):
 
 
 @every_cell
-def test_bounds_are_not_wider_than_noise_and_binning_ask_for(name):
-    """Bounds that cover by being [0, 1] are no bounds."""
+def test_bounds_and_intervals_are_not_wider_than_noise_binning_and_sampling_ask_for(name):
+    """Bounds that cover by being [0, 1] are no bounds.
+
+    Examples are a sample too: an interval for the population is wider than the noise asks.
+    """
     for found, _ in judged(name).values():
-        for estimate in found:
-            low, high = estimate.bounds
-            parts = estimate.parts
-            assert high - low < 2 * (parts["binning"] + 3 * parts["noise"])
-            assert high - low > 3 * parts["noise"]
+        for e in found:
+            low, high = e.bounds
+            assert high - low < 2 * (e.parts["binning"] + 3 * e.parts["noise"])
+            assert high - low > 3 * e.parts["noise"]
+            reach = np.hypot(e.parts["noise"], e.parts["sampling"])
+            assert e.low < e.value < e.high
+            assert 3.4 * reach < e.high - e.low < 2 * e.parts["binning"] + 8 * reach
+            assert e.level == 0.95
 
 
 def test_bounds_of_u_cover_the_pooled_value_false_alarm_below_one_in_a_hundred():
@@ -144,17 +150,6 @@ def test_bounds_of_u_cover_the_pooled_value_false_alarm_below_one_in_a_hundred()
         low, high = result.mann_whitney_u.bounds
         covered += low <= won <= high
     assert covered >= 86
-
-
-@every_cell
-def test_interval_reaches_further_than_noise_alone(name):
-    """Examples are a sample too: an interval for the population is wider than the noise asks."""
-    for found, _ in judged(name).values():
-        for e in found:
-            reach = np.hypot(e.parts["noise"], e.parts["sampling"])
-            assert e.low < e.value < e.high
-            assert 3.4 * reach < e.high - e.low < 2 * e.parts["binning"] + 8 * reach
-            assert e.level == 0.95
 
 
 @pytest.mark.parametrize("hints", [{}, {"examples": 200_000, "positive_rate": 0.2}], ids=str)

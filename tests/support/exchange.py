@@ -117,6 +117,13 @@ def make_world(folder, names=NAMES, plan=EXACT, policy=None):
     return world
 
 
+def begun(folder, names=NAMES, plan=EXACT, policy=None):
+    """A world whose coordinator has invited all sites."""
+    world = make_world(folder, names, plan, policy)
+    world.start(world.run, plan)
+    return world
+
+
 def appoint(world, name=A):
     """Give a site a witness, which is copied together with the whole world."""
     (world.folder / "elsewhere").mkdir()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from consortium import COORDINATOR, Consortium
 from flwr.app import RecordDict
+from rows import draw_client
 
 import fedgauge as fg
 from fedgauge.engines.flower import digest_records
@@ -20,6 +21,19 @@ from fedgauge.site import Policy, add_trust, create_site
 from fedgauge.site.policy import MODELS
 
 VICTIM = "victim"
+
+
+def small_sites(others=3):
+    """Rows of the victim and of so many other sites."""
+    rest = {f"site-{i}": draw_client(50, seed=i) for i in range(others)}
+    return {VICTIM: draw_client(70, seed=9), **rest}
+
+
+def larger_sites(*, inside=False):
+    """Rows of the victim and of three others; their scores may keep off both ends."""
+    rest = {f"site-{i}": draw_client(200 + i, seed=i) for i in range(3)}
+    rows = {VICTIM: draw_client(300, seed=5), **rest}
+    return {n: (y, 0.1 + 0.8 * s) for n, (y, s) in rows.items()} if inside else rows
 
 
 def exact_policy(**options):

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from unittest import mock
 
 import msgspec
+from envelopes import sealed
 
 from fedgauge.errors import ProtocolError
 from fedgauge.keys import SigningKey
@@ -100,13 +101,8 @@ def said_instead(key, message, alter):
     envelope = Envelope.from_bytes(message)
     body = alter(envelope.body)
     assert body != envelope.body
-    return Envelope.sealed(
-        key,
-        session=envelope.session,
-        stage=envelope.stage,
-        sender=envelope.sender,
-        recipient=envelope.recipient,
-        body=body,
+    return sealed(
+        key, envelope.session, envelope.stage, envelope.sender, envelope.recipient, body
     ).to_bytes()
 
 
@@ -301,13 +297,13 @@ def _opens(alter, *, signed=True):
 
 def _signed_opening(place, told, session):
     """What a member tells, under its signature."""
-    envelope = Envelope.sealed(
+    envelope = sealed(
         place.key,
-        session=session,
-        stage=Stage.OPEN,
-        sender=place.me,
-        recipient=EVERYONE,
-        body=opening(session, Opening.digests(told.masks, told.keys)).to_bytes(),
+        session,
+        Stage.OPEN,
+        place.me,
+        EVERYONE,
+        opening(session, Opening.digests(told.masks, told.keys)).to_bytes(),
     )
     return msgspec.structs.replace(told, signature=envelope.signature)
 

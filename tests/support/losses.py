@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 
 from fedgauge import Axis, Examples, ScoreHistogram
+from fedgauge.engines import contribution
 from fedgauge.privacy import noise
 from fedgauge.privacy.units import limit_rows
 
@@ -58,3 +59,18 @@ def count_rows(tree, spec, units):
         ids = [i for i, rows in enumerate(units) for _ in rows]
         add([row for rows in units for row in rows], ids)
     return np.concatenate([level.ravel() for level in total.levels(tree)])
+
+
+def moves_of_flips(plan, bins):
+    """By level, how far each count moves, for every labelling of some bins and every flip."""
+
+    def numbers(labels):
+        rows = np.array(labels), np.array(bins, dtype=float)
+        return contribution.to_numbers(plan, contribution.count_rows(plan, rows))
+
+    moved = []
+    for labels in itertools.product((0, 1), repeat=len(bins)):
+        for place in range(len(bins)):
+            flipped = (*labels[:place], 1 - labels[place], *labels[place + 1 :])
+            moved.append(np.abs(numbers(flipped) - numbers(labels)))
+    return np.split(np.unique(moved, axis=0), np.cumsum(plan.final.nodes)[:-1], axis=1)
