@@ -6,6 +6,7 @@ check by themselves: `fedgauge exchange status` at any site, from the files that
 
 from contextlib import suppress
 
+import hostile_member
 import msgspec
 import numpy as np
 import pytest
@@ -13,20 +14,6 @@ from commands import complaint, run
 from conformance import ExchangeEngine
 from consortium import COORDINATOR, Consortium
 from counts import counts_of, pooled_counts
-from hostile_member import (
-    answers,
-    at_fault,
-    false_complaint,
-    forgeries,
-    junk_boxes,
-    named,
-    said_instead,
-    silent,
-    turn,
-    withheld,
-    wrong_opening,
-    wrong_shares,
-)
 from plans import exact_plan, noisy_plan, small_noisy_plan
 from rows import draw_rows
 from scene import BOSS, KEYS, VICTIM, Scene, changed, refuses
@@ -46,9 +33,9 @@ CLIENTS = {f"site-{i}": draw_rows(400, i, apart=0.5) for i in range(5)} | {
 }
 EVIDENCE = "evidence.fgx"
 DEEDS = {
-    "junk-box": [junk_boxes()],
-    "false-complaint": [false_complaint()],
-    "wrong-opening": [wrong_opening(of_all=True)],
+    "junk-box": [hostile_member.junk_boxes()],
+    "false-complaint": [hostile_member.false_complaint()],
+    "wrong-opening": [hostile_member.wrong_opening(of_all=True)],
 }
 
 
@@ -61,7 +48,7 @@ class Files:
 
     def turn(self, deeds):
         key = self.sites.site(HOSTILE).key
-        turn(self._monkeypatch, key, deeds, peer=self.sites.keys[PEER])
+        hostile_member.turn(self._monkeypatch, key, deeds, peer=self.sites.keys[PEER])
 
     def evaluate(self, plan, place="run"):
         """The result, or what stopped it; who refused."""
@@ -102,7 +89,7 @@ class Files:
     def at_fault(self, place="run"):
         """Whom all others hold at fault, by what `exchange status` says at each."""
         told = [
-            named(self.status(name, place), CLIENTS)
+            hostile_member.named(self.status(name, place), CLIENTS)
             for name in (COORDINATOR, *CLIENTS)
             if name != HOSTILE
         ]
@@ -145,7 +132,9 @@ def test_every_site_can_see_who_did_it(files, deeds):
     result, _ = files.evaluate(plan)
     np.testing.assert_array_equal(counts_of(result), pooled_counts(plan, CLIENTS))
     assert files.at_fault() == {HOSTILE}
-    assert [named(line, CLIENTS) for line in files.judged()] == [{HOSTILE}] * len(files.judged())
+    assert [hostile_member.named(line, CLIENTS) for line in files.judged()] == [{HOSTILE}] * len(
+        files.judged()
+    )
     assert set(files.judged()) <= set(files.status("site-4").splitlines())
 
 
@@ -154,10 +143,10 @@ def test_wrong_shares_are_traced_to_who_dealt_them_and_a_second_run_without_it_i
     files, without
 ):
     """All have paid when it shows; at least they know whom to leave out."""
-    files.turn([wrong_shares(to_all=True)])
+    files.turn([hostile_member.wrong_shares(to_all=True)])
     stopped, refused = files.evaluate(noisy_plan(1.0))
     assert isinstance(stopped, fg.FedgaugeError)
-    assert named(str(stopped), CLIENTS) == {HOSTILE}
+    assert hostile_member.named(str(stopped), CLIENTS) == {HOSTILE}
     assert refused == {}
     assert files.at_fault() == {HOSTILE}
     site = ["--site", files.sites.site_file(COORDINATOR)]
@@ -174,10 +163,10 @@ def test_wrong_shares_are_traced_to_who_dealt_them_and_a_second_run_without_it_i
 
 def test_who_is_only_said_to_be_at_fault_must_be_named_to_be_left_out(files):
     """Its answer may have been lost, or taken away."""
-    files.turn([junk_boxes(), silent(Stage.AGREE)])
+    files.turn([hostile_member.junk_boxes(), hostile_member.silent(Stage.AGREE)])
     stopped, _ = files.evaluate(exact_plan())
-    assert named(str(stopped), CLIENTS) == {HOSTILE}
-    assert named("\n".join(files.judged()), CLIENTS) == {HOSTILE}
+    assert hostile_member.named(str(stopped), CLIENTS) == {HOSTILE}
+    assert hostile_member.named("\n".join(files.judged()), CLIENTS) == {HOSTILE}
     again = [files.folder / "run", files.folder / "again"]
     site = ["--site", files.sites.site_file(COORDINATOR)]
     refused = run("exchange", "restart", *again, *site)
@@ -195,7 +184,9 @@ def test_honest_members_leave_no_evidence(files):
 @pytest.mark.parametrize("deeds", DEEDS.values(), ids=DEEDS)
 def test_evidence_of_another_session_counts_for_nothing(files, deeds, monkeypatch):
     with monkeypatch.context() as turned:
-        turn(turned, files.sites.site(HOSTILE).key, deeds, peer=files.sites.keys[PEER])
+        hostile_member.turn(
+            turned, files.sites.site(HOSTILE).key, deeds, peer=files.sites.keys[PEER]
+        )
         files.evaluate(noisy_plan(1.0))
     files.evaluate(noisy_plan(1.0), "other")
     files.evidence("other").write_bytes(files.evidence().read_bytes())
@@ -211,11 +202,11 @@ def test_altered_evidence_blames_nobody_else(files, deeds):
     whole = files.evidence().read_bytes()
     cut = [whole[:at] for at in range(0, len(whole), max(1, len(whole) // 50))]
     exchange = files.sites.exchange(files.folder / "run", "site-4")
-    assert named("\n".join(exchange.progress().faults), CLIENTS) == {HOSTILE}
+    assert hostile_member.named("\n".join(exchange.progress().faults), CLIENTS) == {HOSTILE}
     # Every tenth: tests/unit/test_evidence.py tries them all, without files.
-    for altered in (*list(forgeries(whole))[::10], *cut, whole + whole):
+    for altered in (*list(hostile_member.forgeries(whole))[::10], *cut, whole + whole):
         files.evidence().write_bytes(altered)
-        assert named("\n".join(exchange.progress().faults), CLIENTS) <= {HOSTILE}
+        assert hostile_member.named("\n".join(exchange.progress().faults), CLIENTS) <= {HOSTILE}
 
 
 @pytest.fixture
@@ -223,7 +214,7 @@ def hostile_scene(monkeypatch):
     """Six members without files, of whom the first is hostile; by its deeds."""
 
     def make(*deeds, **options):
-        turn(monkeypatch, KEYS[0], deeds, peer=KEYS[VICTIM].public)
+        hostile_member.turn(monkeypatch, KEYS[0], deeds, peer=KEYS[VICTIM].public)
         return Scene(**options)
 
     return make
@@ -235,19 +226,22 @@ def test_machines_find_who_did_it(hostile_scene, plan, deeds):
     scene = hostile_scene(*deeds, plan=plan)
     outcome = scene.finish()
     assert list(outcome.survivors) == list(range(6))
-    assert at_fault(scene.server) == {KEYS[0].public}
+    assert hostile_member.at_fault(scene.server) == {KEYS[0].public}
 
 
 @pytest.mark.parametrize("withhold", [True, False], ids=["withheld", "silent"])
 def test_machines_go_on_without_an_answer(hostile_scene, withhold):
     """It may have had another reason to fall silent, so nothing is proved."""
-    deeds = [junk_boxes(), *([answers(withheld)] if withhold else [])]
+    deeds = [
+        hostile_member.junk_boxes(),
+        *([hostile_member.answers(hostile_member.withheld)] if withhold else []),
+    ]
     leaves = {} if withhold else {0: Stage.AGREE}
     scene = hostile_scene(*deeds, plan=small_noisy_plan(), silent=leaves).until(Stage.AGREE)
     outcome = scene.finish(refused={0} if withhold else ())
     assert list(outcome.survivors) == list(range(6))
-    assert at_fault(scene.server, proved=False) == {KEYS[0].public}
-    assert at_fault(scene.server, proved=True) == set()
+    assert hostile_member.at_fault(scene.server, proved=False) == {KEYS[0].public}
+    assert hostile_member.at_fault(scene.server, proved=True) == set()
 
 
 def junk(box, _):
@@ -301,7 +295,7 @@ def two_stories(scene, alter=None):
     other, request = scene.restored(0), scene.server.requests[0]
     dealt = other.receive(request)
     if alter is not None:
-        dealt = said_instead(KEYS[0], dealt, alter)
+        dealt = hostile_member.said_instead(KEYS[0], dealt, alter)
     server = SummationServer.from_bytes(scene.server.to_bytes(), BOSS)
     replies = scene.answers()
     told = server.step(replies | {0: dealt})[VICTIM]
@@ -331,7 +325,7 @@ def test_whoever_was_told_another_story_is_not_blamed(plan, alter):
         scene.server.step(scene.answers())
     except fg.FedgaugeError as stopped:
         told = str(stopped)
-    assert KEYS[VICTIM].public not in at_fault(scene.server)
+    assert KEYS[VICTIM].public not in hostile_member.at_fault(scene.server)
     assert key_to_text(KEYS[VICTIM].public) not in told
 
 
@@ -355,7 +349,7 @@ def with_complaints(scene, member, complaints):
         survivors, *_ = msgspec.msgpack.decode(body)
         return msgspec.msgpack.encode([survivors, *complaints])
 
-    return said_instead(BOSS, scene.server.requests[member], alter)
+    return hostile_member.said_instead(BOSS, scene.server.requests[member], alter)
 
 
 def assert_reveals_nothing(client, request):
@@ -366,7 +360,7 @@ def assert_reveals_nothing(client, request):
 
 def test_a_complaint_opens_the_one_box_that_it_is_about(hostile_scene):
     """Which the one who complains could open anyway."""
-    scene = hostile_scene(false_complaint()).until(Stage.AGREE)
+    scene = hostile_scene(hostile_member.false_complaint()).until(Stage.AGREE)
     assert any(complaints_to(scene, VICTIM))
     (key,) = revealed(scene.answers()[VICTIM])
     sent = Shares.from_bytes(Envelope.from_bytes(scene.replied[Stage.SHARE][VICTIM]).body)
@@ -380,7 +374,9 @@ def test_a_complaint_opens_the_one_box_that_it_is_about(hostile_scene):
 def complained(monkeypatch):
     """A scene where the first member complained about the victim, who was not told yet."""
     with monkeypatch.context() as turned:
-        turn(turned, KEYS[0], [false_complaint()], peer=KEYS[VICTIM].public)
+        hostile_member.turn(
+            turned, KEYS[0], [hostile_member.false_complaint()], peer=KEYS[VICTIM].public
+        )
         return Scene().until(Stage.AGREE)
 
 
@@ -392,7 +388,7 @@ def test_a_complaint_of_another_session_or_that_nobody_signed_opens_nothing(comp
     assert_reveals_nothing(other.clients[VICTIM], with_complaints(other, VICTIM, complaints))
     # In another member's name, about another box, or with a bit of it changed.
     assert any(complaints)
-    forged = list(forgeries(complaints))
+    forged = list(hostile_member.forgeries(complaints))
     assert len(forged) > len(complained.clients)
     for each in forged:
         request = with_complaints(complained, VICTIM, each)

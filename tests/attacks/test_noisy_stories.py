@@ -17,24 +17,9 @@ from scene import BOSS, KEYS, opening_in
 import fedgauge as fg
 from fedgauge.errors import FedgaugeError
 from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope
-from fedgauge.secagg import Invitation, Stage, SummationClient
+from fedgauge.secagg import Invitation, Stage, SummationClient, messages
 from fedgauge.secagg.graph import choose_graph
 from fedgauge.secagg.masking import AgreementKey
-from fedgauge.secagg.messages import (
-    Advertisement,
-    Advertisements,
-    Ballot,
-    Inbox,
-    Masked,
-    Peer,
-    Quorum,
-    Shares,
-    Survivors,
-    Vote,
-    agreement,
-    sharing,
-    to_bitmap,
-)
 from fedgauge.secagg.secret_sharing import Box, SharePair
 
 COUNT, COLLUDER = 4, 0
@@ -66,14 +51,16 @@ class Told:
             for m in HONEST
         }
         mine = AgreementKey(b"m" * 32).public
-        body = Advertisement(mask_key=mine, box_key=mine, seed=bytes(16), setting=b"").to_bytes()
-        self.peers = {COLLUDER: Peer(COLLUDER, body, self.lie(Stage.ADVERTISE, body))}
+        body = messages.Advertisement(
+            mask_key=mine, box_key=mine, seed=bytes(16), setting=b""
+        ).to_bytes()
+        self.peers = {COLLUDER: messages.Peer(COLLUDER, body, self.lie(Stage.ADVERTISE, body))}
         for m, client in self.clients.items():
             said = Envelope.from_bytes(client.receive(self.invitation.data))
-            self.peers[m] = Peer(m, said.body, said.signature)
-        self.shares = self.ask(Stage.SHARE, HONEST, self.roster, Shares)
-        self.masked = self.ask(Stage.MASK, self.shares, self.inbox, Masked)
-        self.votes = self.ask(Stage.AGREE, self.masked, self.survivors, Ballot)
+            self.peers[m] = messages.Peer(m, said.body, said.signature)
+        self.shares = self.ask(Stage.SHARE, HONEST, self.roster, messages.Shares)
+        self.masked = self.ask(Stage.MASK, self.shares, self.inbox, messages.Masked)
+        self.votes = self.ask(Stage.AGREE, self.masked, self.survivors, messages.Ballot)
         self.opened = self.ask(Stage.OPEN, self.votes, self.quorum, None)
 
     def ask(self, stage, members, make, kind):
@@ -96,14 +83,14 @@ class Told:
         return sealed(KEYS[COLLUDER], self.session, stage, COLLUDER, EVERYONE, body).signature
 
     def bits(self, member):
-        return [to_bitmap(sorted(told), COUNT) for told in self.story[member]]
+        return [messages.to_bitmap(sorted(told), COUNT) for told in self.story[member]]
 
     def box_key(self, member):
-        return Advertisement.from_bytes(self.peers[member].body).box_key
+        return messages.Advertisement.from_bytes(self.peers[member].body).box_key
 
     def roster(self, member):
         there = sorted(self.story[member][0] - {member})
-        return Advertisements(
+        return messages.Advertisements(
             present=self.bits(member)[0], peers=[self.peers[each] for each in there]
         )
 
@@ -119,25 +106,25 @@ class Told:
 
     def inbox(self, member):
         boxes = [self.box(dealer, member) for dealer in sorted(self.story[member][1] - {member})]
-        return Inbox(sharers=self.bits(member)[1], peers=[], boxes=boxes)
+        return messages.Inbox(sharers=self.bits(member)[1], peers=[], boxes=boxes)
 
     def survivors(self, member):
-        return Survivors(survivors=self.bits(member)[2], complaints=[])
+        return messages.Survivors(survivors=self.bits(member)[2], complaints=[])
 
     def quorum(self, member):
         """The votes of those who heard the same, and the colluder's for whatever is asked."""
         present, sharers, survivors = self.bits(member)
-        all_told = agreement(self.session, present, sharers, survivors, b"").to_bytes()
-        masks_told = sharing(self.session, present, sharers).to_bytes()
+        all_told = messages.agreement(self.session, present, sharers, survivors, b"").to_bytes()
+        masks_told = messages.sharing(self.session, present, sharers).to_bytes()
         alike = [m for m in self.votes if self.story[m] == self.story[member] and m != member]
         others = sorted(self.story[member][2] - {member})
         votes = {COLLUDER: self.lie(Stage.AGREE, all_told)}
         votes |= {m: self.votes[m].vote for m in alike}
         masks = {COLLUDER: self.lie(Stage.MASK, masks_told)}
         masks |= {m: told.sharing for m, told in self.masked.items()}
-        return Quorum(
-            votes=[Vote(m, votes[m]) for m in others if m in votes],
-            sharing=[Vote(m, masks.get(m, b"")) for m in others],
+        return messages.Quorum(
+            votes=[messages.Vote(m, votes[m]) for m in others if m in votes],
+            sharing=[messages.Vote(m, masks.get(m, b"")) for m in others],
         )
 
     def known(self):

@@ -28,6 +28,17 @@ def open_page(browser):
 
 
 @pytest.fixture
+def open_report(open_page, report):
+    """A result of a kind, and its page."""
+
+    def shown(kind):
+        result, path = report(kind)
+        return result, open_page(path)
+
+    return shown
+
+
+@pytest.fixture
 def axe():
     """Serious and critical violations that axe-core finds in a page."""
     return grave_violations

@@ -23,13 +23,10 @@ def write(tmp_path):
     return written
 
 
-def test_without_chromium_tests_are_skipped_and_say_how_it_is_installed(monkeypatch):
+def test_without_chromium_or_playwright_tests_are_skipped_and_say_how_it_is_installed(monkeypatch):
     monkeypatch.setenv("PATH", "")
     with pytest.raises(pytest.skip.Exception, match=r"As root: apt-get install .*chromium"):
         find_chromium()
-
-
-def test_without_playwright_tests_are_skipped_and_say_how_it_is_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "playwright.sync_api", None)
     with pytest.raises(pytest.skip.Exception, match=r"pip install 'fedgauge\[test\]'"):
         find_playwright()
@@ -86,12 +83,9 @@ def test_pictures_in_the_file_are_no_requests(open_page, write):
     open_page(write('<img alt="" src="data:image/gif;base64,R0lGODlhAQABAAAAACw=">'))
 
 
-def test_low_contrast_is_found(browser, write):
+def test_low_contrast_is_found_in_the_dark_alone_too(browser, write):
     with opened(browser, write('<p style="color: #bbb">Pale</p>')) as page:
         assert [each.partition(":")[0] for each in grave_violations(page)] == ["color-contrast"]
-
-
-def test_low_contrast_in_the_dark_alone_is_found(browser, write):
     path = write(dark="#222")
     with opened(browser, path, dark=True) as page:
         assert [each.partition(":")[0] for each in grave_violations(page)] == ["color-contrast"]
@@ -103,14 +97,11 @@ def test_a_field_without_a_name_is_found(open_page, write, axe):
     assert "label: " in " ".join(axe(open_page(write('<input type="range">'))))
 
 
-def test_a_page_that_scrolls_sideways_is_found(open_page, write):
+def test_a_page_that_scrolls_sideways_is_found_but_no_part_that_scrolls_by_itself(open_page, write):
     page = open_page(write('<div id="long" style="width: 500px">long</div>'), width=360)
     told = overflow(page)
     assert told[0].endswith("in 360")
     assert "div#long" in told
-
-
-def test_a_part_that_scrolls_by_itself_is_none(open_page, write):
     inner = '<div style="overflow-x: auto"><div style="width: 500px">long</div></div>'
     assert overflow(open_page(write(inner), width=360)) == []
 

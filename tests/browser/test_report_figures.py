@@ -77,9 +77,8 @@ def off(points, line):
 
 
 @pytest.mark.parametrize("kind", _KINDS)
-def test_curves_and_bands_are_the_library_s(open_page, report, kind):
-    result, path = report(kind)
-    page = open_page(path)
+def test_curves_and_bands_are_the_library_s(open_report, kind):
+    result, page = open_report(kind)
     for part in parts(page, result):
         page.evaluate(UNFOLD)
         cells = {name: rows for name, _, rows in tables(page)}
@@ -112,9 +111,8 @@ def percent(text):
 
 
 @pytest.mark.parametrize("kind", _KINDS)
-def test_calibration_and_decision_curves_are_the_library_s(open_page, report, kind):
-    result, path = report(kind)
-    page = open_page(path)
+def test_calibration_and_decision_curves_are_the_library_s(open_report, kind):
+    result, page = open_report(kind)
     for part in parts(page, result):
         page.evaluate(UNFOLD)
         cells = {name: rows[1:] for name, _, rows in tables(page)}
@@ -157,9 +155,8 @@ def four(number):
 
 
 @pytest.mark.parametrize("kind", [*_KINDS, "one class", "groups under noise"])
-def test_histograms_are_the_library_s(open_page, report, kind):
-    result, path = report(kind)
-    page = open_page(path)
+def test_histograms_are_the_library_s(open_report, kind):
+    result, page = open_report(kind)
     for part in parts(page, result):
         page.evaluate(UNFOLD)
         found = {name: rows[1:] for name, _, rows in tables(page)}.get("histogram")
@@ -196,9 +193,8 @@ def check_histogram(pooled, page, rows):
 
 
 @pytest.mark.parametrize("kind", ["classes", "groups under noise", "models"])
-def test_slices_gaps_and_models_are_drawn_with_their_intervals(open_page, report, kind):
-    result, path = report(kind)
-    page = open_page(path)
+def test_slices_gaps_and_models_are_drawn_with_their_intervals(open_report, kind):
+    result, page = open_report(kind)
     page.evaluate(UNFOLD)
     cells = {name: rows[1:] for name, _, rows in tables(page)}
     expected = {"by-slice": [line_of(part, str(part.slice)) for part in result.slices]}

@@ -42,9 +42,8 @@ def test_every_table_is_saved_as_it_is_shown(open_page, report, kind):
 
 
 @pytest.mark.parametrize("kind", ["exact sum", "models"])
-def test_all_thresholds_are_saved_with_the_numbers_of_the_library(open_page, report, kind):
-    result, path = report(kind)
-    page = open_page(path)
+def test_all_thresholds_are_saved_with_the_numbers_of_the_library(open_report, kind):
+    result, page = open_report(kind)
     for part in parts(page, result):
         head, *rows = read(saved(page)[ALL][2])
         assert len(rows) > 30

@@ -67,9 +67,8 @@ def outcome(result, estimate):
 
 
 @pytest.mark.parametrize("kind", _WITH_CURVES)
-def test_at_every_threshold_of_every_slice(open_page, report, kind):
-    result, path = report(kind)
-    page = open_page(path)
+def test_at_every_threshold_of_every_slice(open_report, kind):
+    result, page = open_report(kind)
     for part in parts(page, result):
         why = silence(part)  # as of groups in which nobody is, or that are withheld
         assert page.locator("#explorer").is_hidden() == (why is not None)
@@ -86,9 +85,8 @@ def test_at_every_threshold_of_every_slice(open_page, report, kind):
 
 
 @pytest.mark.parametrize("kind", _UNLIKE)
-def test_by_keyboard(open_page, report, kind):
-    result, path = report(kind)
-    page = open_page(path)
+def test_by_keyboard(open_report, kind):
+    result, page = open_report(kind)
     slider = page.get_by_role("slider", name="Threshold", exact=False).first
     slider.focus()
     last = int(slider.get_attribute("max"))
@@ -101,9 +99,8 @@ def test_by_keyboard(open_page, report, kind):
 
 
 @pytest.mark.parametrize("kind", _UNLIKE)
-def test_by_mouse(open_page, report, kind):
-    result, path = report(kind)
-    page = open_page(path)
+def test_by_mouse(open_report, kind):
+    result, page = open_report(kind)
     slider = page.locator("#slider")
     slider.scroll_into_view_if_needed()
     box = slider.bounding_box()
@@ -119,9 +116,8 @@ def test_by_mouse(open_page, report, kind):
 @pytest.mark.parametrize(
     ("figure", "axes"), [("roc", ("fpr", "recall")), ("pr", ("recall", "precision"))]
 )
-def test_points_on_curves_are_dragged_and_moved_by_keys(open_page, report, figure, axes):
-    result, path = report("exact sum")
-    page = open_page(path)
+def test_points_on_curves_are_dragged_and_moved_by_keys(open_report, figure, axes):
+    result, page = open_report("exact sum")
     points = [
         tuple(told(at(result, shown["label"]), name)[0] for name in axes)
         for shown in page.evaluate(_EVERYWHERE)
@@ -165,9 +161,8 @@ def test_points_on_curves_are_dragged_and_moved_by_keys(open_page, report, figur
 
 
 @pytest.mark.parametrize("kind", ["exact sum", "distributed noise", "local reports"])
-def test_by_what_is_wanted(open_page, report, kind):
-    result, path = report(kind)
-    page = open_page(path)
+def test_by_what_is_wanted(open_report, kind):
+    result, page = open_report(kind)
     refused = 0
     for want in ("recall", "fpr", "precision", "cost"):
         page.select_option("#want", want)
@@ -191,9 +186,8 @@ def test_by_what_is_wanted(open_page, report, kind):
     assert refused == (kind != "exact sum")  # a precision of 99.9%, under noise
 
 
-def test_ppv_and_npv_follow_prevalence_and_threshold(open_page, report):
-    result, path = report("exact sum")
-    page = open_page(path)
+def test_ppv_and_npv_follow_prevalence_and_threshold(open_report):
+    result, page = open_report("exact sum")
     page.locator("#prevalence").fill("2.5")
     for key in ("Home", "PageUp", "PageUp", "PageUp"):
         page.locator("#slider").press(key)
@@ -216,9 +210,8 @@ def test_ppv_and_npv_follow_prevalence_and_threshold(open_page, report):
 
 
 @pytest.mark.parametrize("kind", REPORTS)
-def test_metrics_over_all_thresholds(open_page, report, kind):
-    result, path = report(kind)
-    page = open_page(path)
+def test_metrics_over_all_thresholds(open_report, kind):
+    result, page = open_report(kind)
     titles = {row.title: row.name for row in metrics_of(fg.Evaluation)}
     for part in parts(page, result):
         rows = page.evaluate(_METRICS)
@@ -230,9 +223,8 @@ def test_metrics_over_all_thresholds(open_page, report, kind):
 
 
 @pytest.mark.parametrize("kind", ["no signal", "one class"])
-def test_without_curves_it_says_why(open_page, report, kind):
-    result, path = report(kind)
-    page = open_page(path)
+def test_without_curves_it_says_why(open_report, kind):
+    result, page = open_report(kind)
     assert page.locator("#explorer").is_hidden()
     said = page.locator("#why").text_content()
     assert said.startswith("There are no curves")

@@ -39,9 +39,8 @@ def told(read):
 
 
 @pytest.mark.parametrize("kind", _SLICED)
-def test_every_slice_has_a_row(open_page, report, kind):
-    result, path = report(kind)
-    page = open_page(path)
+def test_every_slice_has_a_row(open_report, kind):
+    result, page = open_report(kind)
     rows, words = only(page, "slices"), page.evaluate(_TEXT, "slices")
     assert [row["slice"] for row in rows] == [str(part.slice) for part in result.slices]
     for part, row in zip(result.slices, rows, strict=True):
@@ -56,9 +55,8 @@ def test_every_slice_has_a_row(open_page, report, kind):
 
 
 @pytest.mark.parametrize("kind", ["groups under noise", "small groups"])
-def test_nothing_is_shown_of_what_is_withheld(open_page, report, kind):
-    result, path = report(kind)
-    page = open_page(path)
+def test_nothing_is_shown_of_what_is_withheld(open_report, kind):
+    result, page = open_report(kind)
     hidden = 0
     for part in parts(page, result):
         if part.withheld is None:
@@ -72,9 +70,8 @@ def test_nothing_is_shown_of_what_is_withheld(open_page, report, kind):
 
 
 @pytest.mark.parametrize("kind", ["groups", "groups under noise", "hostile"])
-def test_gaps_between_groups(open_page, report, kind):
-    result, path = report(kind)
-    page = open_page(path)
+def test_gaps_between_groups(open_report, kind):
+    result, page = open_report(kind)
     tables, words = shown(page, "gaps"), page.evaluate(_TEXT, "slices")
     for part in result.slices:
         if part.slice.group is not None:
@@ -100,9 +97,8 @@ def check_gaps(gaps, rows, words):
         assert row["stands out"] == ("yes" if each.stands_out else "no")
 
 
-def test_models_are_compared(open_page, report):
-    result, path = report("models")
-    page = open_page(path)
+def test_models_are_compared(open_report):
+    result, page = open_report("models")
     comparison = result.compare("new", "old")
     assert {row["metric"]: row["difference"] for row in only(page, "models")} == {
         "ROC AUC": phrase(comparison.roc_auc),
@@ -113,9 +109,8 @@ def test_models_are_compared(open_page, report):
 
 
 @pytest.mark.parametrize("kind", ["classes", "hostile"])
-def test_averages_and_confusion_of_classes(open_page, report, kind):
-    result, path = report(kind)
-    page = open_page(path)
+def test_averages_and_confusion_of_classes(open_report, kind):
+    result, page = open_report(kind)
     for row in only(page, "averages"):
         for title, metric in (("ROC AUC", "roc_auc"), ("average precision", "average_precision")):
             assert row[title] == phrase(result.macro(metric, average=row["average"]))
@@ -130,9 +125,8 @@ def test_averages_and_confusion_of_classes(open_page, report, kind):
 
 
 @pytest.mark.parametrize("kind", REPORTS)
-def test_sources_of_error(open_page, report, kind):
-    result, path = report(kind)
-    page = open_page(path)
+def test_sources_of_error(open_report, kind):
+    result, page = open_report(kind)
     for part in parts(page, result):
         known = with_errors(part)
         found = [row for rows in shown(page, "errors").values() for row in rows]
@@ -167,9 +161,8 @@ def error_in_words(source, size):
 
 
 @pytest.mark.parametrize("kind", ["exact sum", "distributed noise", "local reports"])
-def test_verdict_privacy_and_plan(open_page, report, kind):
-    result, path = report(kind)
-    page = open_page(path)
+def test_verdict_privacy_and_plan(open_report, kind):
+    result, page = open_report(kind)
     page.evaluate(UNFOLD)
     short, privacy, plan = (page.evaluate(_TEXT, part) for part in ("short", "privacy", "plan"))
     assert f"{result.roc_auc.value:.1%}" in short

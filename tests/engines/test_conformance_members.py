@@ -4,30 +4,9 @@ What it can do is in `tests/support/hostile_member.py`. That it counts what it l
 matter, and in `test_conformance_poison.py`.
 """
 
+import hostile_member as member
 import pytest
 from conformance import CLIENTS, ENGINES, EVERYBODY, assert_sum_over
-from hostile_member import (
-    answers,
-    at_fault,
-    cut_short,
-    false_complaint,
-    junk_boxes,
-    junk_opening,
-    made_up,
-    malformed,
-    named,
-    other_box_key,
-    other_checks,
-    sealed_for_another,
-    short_opening,
-    silent,
-    turn,
-    watched,
-    withheld,
-    wrong_commitment,
-    wrong_opening,
-    wrong_shares,
-)
 from scene import LOW_ORDER
 
 import fedgauge as fg
@@ -46,55 +25,55 @@ HOSTILE = "site-1"
 HONEST = [name for name in EVERYBODY if name != HOSTILE]
 # Whatever the other members send suffices: the sum is opened, and it is shown who did it.
 TRACED = {
-    "junk-box": [junk_boxes()],
-    "other-checks": [other_checks()],
-    "other-box-key": [other_box_key()],
-    "low-order-box-key": [other_box_key(LOW_ORDER[2])],
-    "junk-box-answered-wrongly": [junk_boxes(), answers(made_up)],
-    "junk-box-answered-in-short": [junk_boxes(), answers(cut_short)],
-    "false-complaint": [false_complaint()],
-    "false-complaints": [false_complaint(about_all=True)],
-    "false-complaint-then-silence": [false_complaint(), silent(Stage.OPEN)],
-    "wrong-opening-of-one": [wrong_opening()],
-    "wrong-opening": [wrong_opening(of_all=True)],
+    "junk-box": [member.junk_boxes()],
+    "other-checks": [member.other_checks()],
+    "other-box-key": [member.other_box_key()],
+    "low-order-box-key": [member.other_box_key(LOW_ORDER[2])],
+    "junk-box-answered-wrongly": [member.junk_boxes(), member.answers(member.made_up)],
+    "junk-box-answered-in-short": [member.junk_boxes(), member.answers(member.cut_short)],
+    "false-complaint": [member.false_complaint()],
+    "false-complaints": [member.false_complaint(about_all=True)],
+    "false-complaint-then-silence": [member.false_complaint(), member.silent(Stage.OPEN)],
+    "wrong-opening-of-one": [member.wrong_opening()],
+    "wrong-opening": [member.wrong_opening(of_all=True)],
 }
 # It does not say what is in its boxes: that is held against it, and is no proof. Of five members
 # four must open what they hold of it, so nothing is opened where it is silent, too.
 UNANSWERED = {
-    "junk-box-of-somebody-else": [junk_boxes(late=True)],
-    "checks-of-somebody-else": [other_checks(late=True)],
-    "key-of-somebody-else": [other_box_key(late=True)],
-    "junk-box-unanswered": [junk_boxes(), answers(withheld)],
-    "junk-box-for-another-key": [junk_boxes(), answers(sealed_for_another)],
-    "junk-boxes-then-silent-mask": [junk_boxes(to_all=True), silent(Stage.MASK)],
-    "junk-box-then-silent-mask": [junk_boxes(), silent(Stage.MASK)],
-    "junk-box-then-silent-agree": [junk_boxes(), silent(Stage.AGREE)],
-    "junk-box-then-malformed-agree": [junk_boxes(), malformed(Stage.AGREE)],
+    "junk-box-of-somebody-else": [member.junk_boxes(late=True)],
+    "checks-of-somebody-else": [member.other_checks(late=True)],
+    "key-of-somebody-else": [member.other_box_key(late=True)],
+    "junk-box-unanswered": [member.junk_boxes(), member.answers(member.withheld)],
+    "junk-box-for-another-key": [member.junk_boxes(), member.answers(member.sealed_for_another)],
+    "junk-boxes-then-silent-mask": [member.junk_boxes(to_all=True), member.silent(Stage.MASK)],
+    "junk-box-then-silent-mask": [member.junk_boxes(), member.silent(Stage.MASK)],
+    "junk-box-then-silent-agree": [member.junk_boxes(), member.silent(Stage.AGREE)],
+    "junk-box-then-malformed-agree": [member.junk_boxes(), member.malformed(Stage.AGREE)],
 }
 # As any member that leaves: the others go on, if enough stay and the sum needs no vote of all.
 LEAVES = {
-    **{f"silent-{stage.name.lower()}": [silent(stage)] for stage in Stage},
-    **{f"malformed-{stage.name.lower()}": [malformed(stage)] for stage in Stage},
-    "short-box-key": [other_box_key(bytes(31))],
-    "junk-opening": [junk_opening()],
-    "short-opening": [short_opening()],
-    "unsigned-opening": [wrong_opening(signed=False)],
+    **{f"silent-{stage.name.lower()}": [member.silent(stage)] for stage in Stage},
+    **{f"malformed-{stage.name.lower()}": [member.malformed(stage)] for stage in Stage},
+    "short-box-key": [member.other_box_key(bytes(31))],
+    "junk-opening": [member.junk_opening()],
+    "short-opening": [member.short_opening()],
+    "unsigned-opening": [member.wrong_opening(signed=False)],
 }
 # Its own secrets cannot be opened, so nothing can be.
 SPOILT = {
-    "junk-boxes": [junk_boxes(to_all=True)],
-    "junk-box-then-silent-open": [junk_boxes(), silent(Stage.OPEN)],
-    "wrong-shares": [wrong_shares(to_all=True)],
-    "wrong-share": [wrong_shares()],
-    "wrong-shares-then-silent-mask": [wrong_shares(to_all=True), silent(Stage.MASK)],
-    "wrong-share-then-silent-mask": [wrong_shares(), silent(Stage.MASK)],
-    "wrong-commitment": [wrong_commitment()],
+    "junk-boxes": [member.junk_boxes(to_all=True)],
+    "junk-box-then-silent-open": [member.junk_boxes(), member.silent(Stage.OPEN)],
+    "wrong-shares": [member.wrong_shares(to_all=True)],
+    "wrong-share": [member.wrong_shares()],
+    "wrong-shares-then-silent-mask": [member.wrong_shares(to_all=True), member.silent(Stage.MASK)],
+    "wrong-share-then-silent-mask": [member.wrong_shares(), member.silent(Stage.MASK)],
+    "wrong-commitment": [member.wrong_commitment()],
 }
 
 
 @pytest.fixture(autouse=True)
 def servers(monkeypatch):
-    return watched(monkeypatch)
+    return member.watched(monkeypatch)
 
 
 @pytest.fixture
@@ -103,7 +82,7 @@ def guilty(engine, servers):
 
     def named_by_faults():
         names = {key: name for name, key in engine.sites(CLIENTS).keys.items()}
-        said = [at_fault(servers[-1], proved=proved) for proved in (True, False)]
+        said = [member.at_fault(servers[-1], proved=proved) for proved in (True, False)]
         return tuple({names[key] for key in keys} for keys in said)
 
     return named_by_faults
@@ -117,7 +96,7 @@ def run(engine, monkeypatch):
         sites = engine.sites(CLIENTS)
         # The first in order: its shares are among those that are joined.
         peer = min(sites.keys[name] for name in HONEST)
-        done = turn(monkeypatch, sites.site(HOSTILE).key, deeds, peer=peer)
+        done = member.turn(monkeypatch, sites.site(HOSTILE).key, deeds, peer=peer)
         try:
             result = engine.run(plan, CLIENTS)
         finally:
@@ -135,7 +114,7 @@ def assert_right(result, plan):
 
 def assert_names_it(error):
     """The hostile member, and nobody else."""
-    assert named(str(error), EVERYBODY) == {HOSTILE}
+    assert member.named(str(error), EVERYBODY) == {HOSTILE}
 
 
 @pytest.mark.parametrize("deeds", TRACED.values(), ids=TRACED)

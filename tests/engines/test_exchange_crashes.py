@@ -10,22 +10,10 @@ import os
 import re
 import shutil
 
+import exchange
 import msgspec
 import pytest
 from consortium import COORDINATOR
-from exchange import (
-    CLIENTS,
-    EXACT,
-    NAMES,
-    NOISY,
-    A,
-    D,
-    World,
-    assert_right,
-    begun,
-    copied,
-    every_stage,
-)
 from forks import KILLED
 
 import fedgauge as fg
@@ -40,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("few_redraws")
 def die_at_every_step(commands, template, who, verb, *more):
     """Worlds in which a process was killed before its n-th change of a file, for every n."""
     for last in itertools.count(1):
-        with copied(template) as world:
+        with exchange.copied(template) as world:
             request = {"arguments": world.arguments(who, verb, *more)}
             (done,) = commands(request | {"last": last})
             if done.code != KILLED:
@@ -66,14 +54,16 @@ def assert_logged(world):
         assert logged == [hashlib.sha256(data).hexdigest() for data in sent]
 
 
-@every_stage
+@exchange.every_stage
 def test_site_killed_at_every_step(exact_steps, commands, stage):
-    for world, again in die_at_every_step(commands, exact_steps[stage, "answer"], A, VERBS[stage]):
+    for world, again in die_at_every_step(
+        commands, exact_steps[stage, "answer"], exchange.A, VERBS[stage]
+    ):
         assert again.code == 0, again.err
         reply = world.reply(stage).read_bytes()
         result = world.advance(world.run)
         result = world.finish(stage + 1) or result
-        assert_right(result, world)
+        exchange.assert_right(result, world)
         assert_spent_once(world)
         assert_logged(world)
         assert world.reply(stage).read_bytes() == reply
@@ -82,7 +72,9 @@ def test_site_killed_at_every_step(exact_steps, commands, stage):
 def test_noise_is_not_drawn_again_after_it_left(noisy_steps, commands):
     """Two contributions under the same masks would show the difference of their noise."""
     kept = []
-    for world, again in die_at_every_step(commands, noisy_steps[Stage.MASK, "answer"], A, "submit"):
+    for world, again in die_at_every_step(
+        commands, noisy_steps[Stage.MASK, "answer"], exchange.A, "submit"
+    ):
         assert again.code == 0, again.err
         sent = world.reply(Stage.MASK).read_bytes()
         (answered,) = [
@@ -91,7 +83,7 @@ def test_noise_is_not_drawn_again_after_it_left(noisy_steps, commands):
             if Envelope.from_bytes(reply).stage == Stage.MASK
         ]
         assert answered == sent
-        (third,) = commands({"arguments": world.arguments(A, "submit")})
+        (third,) = commands({"arguments": world.arguments(exchange.A, "submit")})
         assert third.code == 0
         assert world.reply(Stage.MASK).read_bytes() == sent
         kept.append(sent)
@@ -106,14 +98,14 @@ def test_what_was_stored_is_sent_whatever_the_file_says_then(noisy_steps, comman
     """After the counts were stored, the same command with other data sends the stored ones."""
     seen = set()
     for last in itertools.count(1):
-        with copied(noisy_steps[Stage.MASK, "answer"]) as world:
-            arguments = world.arguments(A, "submit")
+        with exchange.copied(noisy_steps[Stage.MASK, "answer"]) as world:
+            arguments = world.arguments(exchange.A, "submit")
             (done,) = commands({"arguments": arguments, "last": last})
             if done.code != KILLED:
                 break
             answered = msgspec.msgpack.decode(world.state().read_bytes())["answered"].values()
             masked = [r for r in answered if Envelope.from_bytes(r).stage == Stage.MASK]
-            (world.folder / f"{A}.csv").write_text("y,p\n1,0.5\n")
+            (world.folder / f"{exchange.A}.csv").write_text("y,p\n1,0.5\n")
             (again,) = commands({"arguments": arguments})
             assert again.code == 0
             seen.add(bool(masked))
@@ -122,7 +114,7 @@ def test_what_was_stored_is_sent_whatever_the_file_says_then(noisy_steps, comman
     assert seen == {True, False}
 
 
-@every_stage
+@exchange.every_stage
 def test_coordinator_killed_at_every_step(exact_steps, commands, stage):
     told = set()
     for world, again in die_at_every_step(
@@ -135,33 +127,35 @@ def test_coordinator_killed_at_every_step(exact_steps, commands, stage):
         waits = rf"fedgauge: round {stage + 1} of 5 waits for .*\n"
         assert again.code == 0 or re.fullmatch(finished if done else waits, again.err), again.err
         result = world.finish(stage + 1)
-        assert_right(result or fg.Evaluation.from_json(world.run / "result.json"), world)
+        exchange.assert_right(result or fg.Evaluation.from_json(world.run / "result.json"), world)
         assert_spent_once(world)
     assert 0 in told
 
 
 def test_coordinator_killed_while_it_goes_on_without_some(commands, folder):
     """Whoever comes late is in the sum or not; what was told to the others is not told anew."""
-    world = begun(folder / "world")
+    world = exchange.begun(folder / "world")
     world.play(world.run, world.clients, until=Stage.SHARE)
-    for name in NAMES[:3]:
-        world.answer(world.run, name, Stage.MASK, CLIENTS[name])
+    for name in exchange.NAMES[:3]:
+        world.answer(world.run, name, Stage.MASK, exchange.CLIENTS[name])
     seen = set()
     for last in itertools.count(1):
-        copy = World(shutil.copytree(world.folder, folder / str(last)), NAMES)
+        copy = exchange.World(shutil.copytree(world.folder, folder / str(last)), exchange.NAMES)
         request = {"arguments": copy.arguments(COORDINATOR, "advance", "--without-missing")}
         (done,) = commands(request | {"last": last})
         if done.code != KILLED:
             break
         kept = copy.published()
-        copy.answer(copy.run, D, Stage.MASK, CLIENTS[D])
+        copy.answer(copy.run, exchange.D, Stage.MASK, exchange.CLIENTS[exchange.D])
         (again,) = commands(request)
         # Those who were not asked to confirm yet are not taken for missing.
         assert again.code == 0 or "0 members answered and 3 are needed" in again.err
         assert kept.items() <= copy.published().items()
-        stay = [name for name in NAMES if copy.request(Stage.AGREE, name).exists()]
+        stay = [name for name in exchange.NAMES if copy.request(Stage.AGREE, name).exists()]
         seen.add(len(stay))
-        assert_right(copy.finish(Stage.AGREE, skip={*NAMES} - {*stay}), copy, stay)
+        exchange.assert_right(
+            copy.finish(Stage.AGREE, skip={*exchange.NAMES} - {*stay}), copy, stay
+        )
     assert seen == {3, 4}
 
 
@@ -169,32 +163,34 @@ def test_start_killed_at_every_step(exact_steps, commands):
     template = exact_steps[Stage.ADVERTISE, "start"]
     for world, again in die_at_every_step(commands, template, COORDINATOR, "start"):
         assert again.code == 0 or "holds an exchange already" in again.err
-        assert_right(world.finish(), world)
+        exchange.assert_right(world.finish(), world)
 
 
 @pytest.mark.parametrize("stage", [Stage.SHARE, Stage.AGREE], ids=["unsent", "sent"])
 def test_abandon_killed_at_every_step(noisy_steps, commands, stage):
     for world, again in die_at_every_step(
-        commands, noisy_steps[stage, "answer"], A, "abandon", "--yes"
+        commands, noisy_steps[stage, "answer"], exchange.A, "abandon", "--yes"
     ):
         assert again.code == 0, again.err
-        assert not list((world.folder / A / "sessions").glob("*.client"))
+        assert not list((world.folder / exchange.A / "sessions").glob("*.client"))
         last = ["release"] if stage == Stage.SHARE else ["commit", "sent"]
-        assert world.entries(A) == ["reserve", *last]
+        assert world.entries(exchange.A) == ["reserve", *last]
 
 
 @pytest.mark.parametrize("stage", [Stage.SHARE, Stage.MASK, Stage.AGREE], ids=lambda s: VERBS[s])
 def test_a_crash_leaves_no_keys_behind(exact_steps, commands, stage):
     """Half-written states hold keys; when the evaluation is over they are gone, too."""
-    for world, _ in die_at_every_step(commands, exact_steps[stage, "answer"], A, VERBS[stage]):
+    for world, _ in die_at_every_step(
+        commands, exact_steps[stage, "answer"], exchange.A, VERBS[stage]
+    ):
         world.advance(world.run)
         for now in Stage:
             if now > stage:
                 secrets = read_secrets(world.state())
                 for name in world.names:
-                    world.answer(world.run, name, now, CLIENTS[name])
+                    world.answer(world.run, name, now, exchange.CLIENTS[name])
                 world.advance(world.run)
-        assert find(secrets, world.folder / A) == []
+        assert find(secrets, world.folder / exchange.A) == []
 
 
 def read_secrets(state):
@@ -219,16 +215,16 @@ def test_states_are_private(exact_steps):
     mask = os.umask(0)
     try:
         for stage in Stage:
-            with copied(exact_steps[stage, "answer"]) as world:
-                world.answer(world.run, A, stage, CLIENTS[A])
-                sessions = world.folder / A / "sessions"
+            with exchange.copied(exact_steps[stage, "answer"]) as world:
+                world.answer(world.run, exchange.A, stage, exchange.CLIENTS[exchange.A])
+                sessions = world.folder / exchange.A / "sessions"
                 assert sessions.stat().st_mode & 0o777 == 0o700
                 assert {p.stat().st_mode & 0o777 for p in sessions.iterdir()} == {0o600}
-                for path in (world.folder / A).iterdir():
+                for path in (world.folder / exchange.A).iterdir():
                     if path.is_file() and path.name not in ("site.toml",):
                         assert path.stat().st_mode & 0o777 == 0o600, path.name
-        with copied(exact_steps[Stage.ADVERTISE, "start"]) as world:
-            world.start(world.run, EXACT)
+        with exchange.copied(exact_steps[Stage.ADVERTISE, "start"]) as world:
+            world.start(world.run, exchange.EXACT)
             sessions = world.folder / COORDINATOR / "sessions"
             assert sessions.stat().st_mode & 0o777 == 0o700
             assert [p.stat().st_mode & 0o777 for p in sessions.iterdir()] == [0o600]
@@ -236,7 +232,7 @@ def test_states_are_private(exact_steps):
         os.umask(mask)
 
 
-@pytest.mark.parametrize("plan", [EXACT, NOISY], ids=["exact", "noisy"])
+@pytest.mark.parametrize("plan", [exchange.EXACT, exchange.NOISY], ids=["exact", "noisy"])
 def test_no_key_is_left_after_reveal(world, monkeypatch, plan):
     """All randomness of a site is recorded. Of its keys and its noise nothing stays on disk."""
     drawn, urandom = [], os.urandom
@@ -247,13 +243,13 @@ def test_no_key_is_left_after_reveal(world, monkeypatch, plan):
 
     world.start(world.run, plan)
     for stage in Stage:
-        for name in NAMES:
+        for name in exchange.NAMES:
             with monkeypatch.context() as patch:
-                if name == A:
+                if name == exchange.A:
                     patch.setattr(os, "urandom", record)
-                world.answer(world.run, name, stage, CLIENTS[name])
+                world.answer(world.run, name, stage, exchange.CLIENTS[name])
         keys = [secret for secret in drawn if len(secret) == 32]
-        held = find(keys, world.folder / A)
+        held = find(keys, world.folder / exchange.A)
         assert set(held) == ({world.state()} if stage < Stage.OPEN else set())
         # The key of the noise goes with the numbers: who has it can test guesses of them.
         noise_key = msgspec.msgpack.decode(world.state().read_bytes())["noise_key"]
@@ -266,11 +262,11 @@ def test_no_key_is_left_after_reveal(world, monkeypatch, plan):
 
 @pytest.mark.parametrize("stage", list(Stage)[:4], ids=list(VERBS.values())[:4])
 def test_no_key_is_left_after_abandon(exact_steps, commands, stage):
-    with copied(exact_steps[stage, "advance"]) as world:
+    with exchange.copied(exact_steps[stage, "advance"]) as world:
         fields = msgspec.msgpack.decode(world.state().read_bytes())
         secrets = [fields[name] for name in ("mask_key", "box_key")]
         assert set(find(secrets, world.folder)) == {world.state()}
-        (done,) = commands({"arguments": world.arguments(A, "abandon", "--yes")})
+        (done,) = commands({"arguments": world.arguments(exchange.A, "abandon", "--yes")})
         assert done.out.startswith(f"Abandoned the evaluation in {world.run}\n")
         assert find(secrets, world.folder) == []
 
@@ -280,10 +276,10 @@ def test_no_key_is_left_after_abandon(exact_steps, commands, stage):
 )
 def test_the_same_command_twice_at_once(noisy_steps, commands, stage):
     """Two answers to one request, with other keys or other noise, must never both leave."""
-    with copied(noisy_steps[stage, "answer"]) as world:
+    with exchange.copied(noisy_steps[stage, "answer"]) as world:
         meet = world.folder / "meet"
         meet.mkdir()
-        request = {"arguments": world.arguments(A, VERBS[stage]), "meet": str(meet)}
+        request = {"arguments": world.arguments(exchange.A, VERBS[stage]), "meet": str(meet)}
         done = commands(request, request)
         assert 0 in [each.code for each in done], done
         sent = {path.read_bytes() for path in meet.glob("sent-*")}

@@ -196,26 +196,26 @@ def read_rows(path):
     each_alone(*part_of(path.read_bytes(), steps, 4))
 
 
-def csv():
-    path = new_folder() / "rows.csv"
+def read_as(name, seeds):
+    path = new_folder() / name
 
     def run(data):
         path.write_bytes(data)
         read_rows(path)
 
-    return [ROWS, ROWS.replace(b"\n", b"\r\n"), b'y,p,g,s,id\n1,"0.5","a","s ""x""","u,1"\n'], run
+    return seeds, run
+
+
+def csv():
+    quoted = b'y,p,g,s,id\n1,"0.5","a","s ""x""","u,1"\n'
+    return read_as("rows.csv", [ROWS, ROWS.replace(b"\n", b"\r\n"), quoted])
 
 
 def packed_csv():
     """Rows that are packed, and packed bytes that are not."""
-    path = new_folder() / "rows.csv.gz"
-
-    def run(data):
-        path.write_bytes(data)
-        read_rows(path)
-
     whole = gzip.compress(ROWS, mtime=0)
-    return [whole, whole + whole, gzip.compress(b"y,p\n" + b"0,0.5\n" * 3000, mtime=0)], run
+    many = gzip.compress(b"y,p\n" + b"0,0.5\n" * 3000, mtime=0)
+    return read_as("rows.csv.gz", [whole, whole + whole, many])
 
 
 def parquet():
@@ -247,9 +247,4 @@ def parquet():
 def parquet_bytes():
     path = new_folder() / "rows.parquet"
     pq.write_table(pa.table({"y": [0, 1], "p": [0.1, 0.9], "id": ["a", "b"]}), path)
-
-    def run(data):
-        path.write_bytes(data)
-        read_rows(path)
-
-    return [path.read_bytes()], run
+    return read_as("rows.parquet", [path.read_bytes()])

@@ -35,18 +35,10 @@ from fedgauge.local.server import FILE_NAME, ReportServer
 from fedgauge.privacy.keystream import SimulatedKeystream
 from fedgauge.protocol import COORDINATOR as BOSS_PLACE
 from fedgauge.protocol import EVERYONE, Envelope
+from fedgauge.vertical import files
 from fedgauge.vertical.answers import _SIGNED_AS as AS_ANSWER
 from fedgauge.vertical.answers import LabelAnswer, conclude_alone
 from fedgauge.vertical.files import _SIGNED_AS as AS_ROSTER
-from fedgauge.vertical.files import (
-    Bins,
-    RankTotals,
-    Roster,
-    Totals,
-    assign_bins,
-    assignment_digest,
-    check_rosters,
-)
 from fedgauge.vertical.flips import Flips, _Kept
 from fedgauge.vertical.label_party import RosterCall
 
@@ -132,18 +124,18 @@ def intake_file():
 
 
 def roster():
-    own, other = KEYS[0], Roster.of_ids(["x", "y"], KEYS[1])
-    scored = Roster.of_scores(np.linspace(0.1, 0.9, 15), KEYS[1])
+    own, other = KEYS[0], files.Roster.of_ids(["x", "y"], KEYS[1])
+    scored = files.Roster.of_scores(np.linspace(0.1, 0.9, 15), KEYS[1])
     ids = [f"u{i}" for i in range(30)]
     scores = (ids, np.linspace(0, 1, 30))
-    seeds = [Roster.of_ids(ids[:20], own), Roster.of_scores(np.linspace(0, 1, 20), own)]
+    seeds = [files.Roster.of_ids(ids[:20], own), files.Roster.of_scores(np.linspace(0, 1, 20), own)]
 
     def run(data):
-        found = Roster.from_bytes(struct_signed_again(data, Roster, AS_ROSTER, own))
+        found = files.Roster.from_bytes(struct_signed_again(data, files.Roster, AS_ROSTER, own))
         assert found.examples >= 0, found.digest
         rosters = {own.public: found, KEYS[1].public: scored if found.is_scored else other}
-        check_rosters(rosters)
-        assign_bins(None if found.is_scored else scores, rosters, NOISE)
+        files.check_rosters(rosters)
+        files.assign_bins(None if found.is_scored else scores, rosters, NOISE)
 
     return [each.to_bytes() for each in seeds], run
 
@@ -154,24 +146,24 @@ def bins():
     made = []
     ids = [f"u{i}" for i in range(30)]
     for rosters, scores in (
-        ([Roster.of_ids(ids[:20], own)], (ids, np.linspace(0, 1, 30))),
-        ([Roster.of_scores(np.linspace(0, 1, 20), own)], None),
+        ([files.Roster.of_ids(ids[:20], own)], (ids, np.linspace(0, 1, 30))),
+        ([files.Roster.of_scores(np.linspace(0, 1, 20), own)], None),
     ):
-        assigned = assign_bins(scores, {each.party: each for each in rosters}, NOISE)
+        assigned = files.assign_bins(scores, {each.party: each for each in rosters}, NOISE)
         made.append((assigned.plan, assigned.bins[own.public].to_bytes()))
 
     def run(data):
         place, told = parts_of(data, int, bytes)
         plan, told = made[place % len(made)][0], bytes(told)
         with forgiving():
-            bare = msgspec.structs.replace(Bins.from_bytes(told), commitments=())
+            bare = msgspec.structs.replace(files.Bins.from_bytes(told), commitments=())
             bound = msgspec.structs.replace(bare, commitments=((own.public, bare.commitment),))
             if every(told, 2):
                 told = bound.to_bytes()
-            digest = assignment_digest(Bins.from_bytes(told).commitments)
+            digest = files.assignment_digest(files.Bins.from_bytes(told).commitments)
             task = msgspec.structs.replace(plan.task, assignment=digest)
             plan = msgspec.structs.replace(plan, task=task)
-        Bins.from_bytes(told).check(plan, own.public)
+        files.Bins.from_bytes(told).check(plan, own.public)
 
     return [pack([place, told]) for place, (_, told) in enumerate(made)], run
 
@@ -217,7 +209,7 @@ def totals():
         place, told = parts_of(data, int, bytes)
         site, plan, given, path = worlds[place % len(worlds)]
         path.write_bytes(told)
-        (Totals if plan.paired is None else RankTotals).kept(site, plan)
+        (files.Totals if plan.paired is None else files.RankTotals).kept(site, plan)
         str(conclude_alone(site, plan, given))
 
     return seeds, run
@@ -242,14 +234,14 @@ def flips():
 def roster_replies():
     call = RosterCall(BOSS, scored=False)
     nonce = Envelope.from_bytes(call.request).session
-    body = Roster.of_ids(["a", "b"], KEYS[0]).to_bytes()
+    body = files.Roster.of_ids(["a", "b"], KEYS[0]).to_bytes()
     place = {"stage": 0, "sender": EVERYONE, "recipient": BOSS_PLACE}
     reply = Envelope.sealed(KEYS[0], session=nonce, body=body, **place)
 
     def run(data):
         with forgiving():
             envelope = Envelope.from_bytes(data)
-            again = struct_signed_again(envelope.body, Roster, AS_ROSTER, KEYS[0])
+            again = struct_signed_again(envelope.body, files.Roster, AS_ROSTER, KEYS[0])
             data = msgspec.structs.replace(envelope, body=again).to_bytes()
         call.read(signed_again(data, KEYS[0]))
 

@@ -37,19 +37,9 @@ from fedgauge.engines.participant import judge_invitation
 from fedgauge.errors import FedgaugeError
 from fedgauge.protocol import COORDINATOR as BOSS_PLACE
 from fedgauge.protocol import EVERYONE, Envelope, session_id
-from fedgauge.secagg import Invitation, Stage, SummationClient, SummationServer
+from fedgauge.secagg import Invitation, Stage, SummationClient, SummationServer, messages
 from fedgauge.secagg.evidence import File
 from fedgauge.secagg.masking import AgreementKey, derive, pair, seal
-from fedgauge.secagg.messages import (
-    Inbox,
-    Opening,
-    SealedOpening,
-    Shares,
-    _opening_key,
-    complaint,
-    opening,
-    receipt,
-)
 from fedgauge.secagg.secret_sharing import Box, SharePair
 from fedgauge.vertical import flower as flower_labels
 
@@ -141,11 +131,11 @@ def openings():
         member = member % 4
         reply = None
         with forgiving():
-            reply = scene.reply(member, Opening.from_bytes(plain))
+            reply = scene.reply(member, messages.Opening.from_bytes(plain))
         if reply is None:
             secret = scene.box_keys[member].agree(scene.invitation.box)
-            key, about = _opening_key(scene.session, member, secret)
-            reply = scene.reply(member, SealedOpening(sealed=seal(key, plain, about)))
+            key, about = messages._opening_key(scene.session, member, secret)
+            reply = scene.reply(member, messages.SealedOpening(sealed=seal(key, plain, about)))
         server = SummationServer.from_bytes(state, BOSS)
         server.step(honest | {member: reply})
         server.evidence.to_bytes()
@@ -175,7 +165,7 @@ def boxes():
         boxes[place] = Box(dealer, box_key.public, sealed, checks)
         client = SummationClient.from_bytes(state, KEYS[VICTIM], duty)
         told = msgspec.structs.replace(inbox, boxes=boxes)
-        assert isinstance(told, Inbox)
+        assert isinstance(told, messages.Inbox)
         client.receive(scene.request(VICTIM, told))
 
     return [pack([0, *plain, b""]), pack([2, *plain, b"x"])], run
@@ -225,13 +215,13 @@ def sign_evidence(found, invitation):
         said(4, holder, Stage.ADVERTISE)
         if found[6] is not None:
             said(6, dealer, Stage.AGREE, BOSS_PLACE)
-        dealt = Shares.from_bytes(found[3][0]).boxes
+        dealt = messages.Shares.from_bytes(found[3][0]).boxes
         (box,) = [each for each in dealt if each.member == holder]
-        told = complaint(session, box.digest(dealer, holder)).to_bytes()
+        told = messages.complaint(session, box.digest(dealer, holder)).to_bytes()
         found[5] = signature(holder, Stage.MASK, told)
     elif kind == "share":
-        found[7] = signature(holder, Stage.MASK, receipt(session, found[6]).to_bytes())
-        found[9] = signature(holder, Stage.OPEN, opening(session, found[8]).to_bytes())
+        found[7] = signature(holder, Stage.MASK, messages.receipt(session, found[6]).to_bytes())
+        found[9] = signature(holder, Stage.OPEN, messages.opening(session, found[8]).to_bytes())
     else:
         said(4, dealer, Stage.ADVERTISE)
 

@@ -10,23 +10,8 @@ from sklearn import metrics as sk
 
 import fedgauge as fg
 from fedgauge import Axis, InputError, UndefinedMetric
-from fedgauge.metrics.areas import (
-    auc_gradient,
-    auc_sampling_variance,
-    average_precision_gradient,
-    average_precision_variance,
-    straight_auc,
-    straight_average_precision,
-)
-from fedgauge.metrics.estimate import (
-    Interval,
-    add_noise,
-    critical,
-    difference,
-    log_interval,
-    logit_interval,
-    newcombe_interval,
-)
+from fedgauge.metrics import areas
+from fedgauge.metrics import estimate as intervals
 
 
 def draw(name, size=240):
@@ -293,7 +278,7 @@ def test_bootstrap_intervals_are_about_normal_where_examples_are_many(level):
     result = fg.evaluate({"a": draw("tied", 3000)}, axis=Axis.from_values(np.arange(11) / 10))
     result = result.at_level(level)
     for found in (result.partial_auc(0.3), result.auprg):
-        width = 2 * critical(level) * found.parts["sampling"]
+        width = 2 * intervals.critical(level) * found.parts["sampling"]
         assert found.high - found.low == pytest.approx(width, rel=0.2)
 
 
@@ -314,7 +299,7 @@ def test_spread_of_losses_over_examples():
         (result.brier_score, (scores - labels) ** 2),
     ):
         assert found.parts["sampling"] == pytest.approx(each.std() / math.sqrt(len(each)))
-        reach = critical(0.95) * found.parts["sampling"]
+        reach = intervals.critical(0.95) * found.parts["sampling"]
         assert found.high == pytest.approx(found.value * math.exp(reach / found.value))
         assert found.low == pytest.approx(found.value * math.exp(-reach / found.value))
 
@@ -361,7 +346,7 @@ def test_placements_spread_within_bins():
     labels = np.repeat([0, 0, 1, 1], counts.ravel())
     bins = np.repeat([0, 1, 0, 1], counts.ravel())
     exact = np.mean([delong(labels, bins + rng.random(1000)) for _ in range(8)])
-    found, tied = (auc_sampling_variance(counts.astype(float), tied=t) for t in (False, True))
+    found, tied = (areas.auc_sampling_variance(counts.astype(float), tied=t) for t in (False, True))
     assert found == pytest.approx(exact, rel=0.03)
     assert tied < 0.9 * exact
 
@@ -404,8 +389,8 @@ COUNTS = [
 @pytest.mark.parametrize("counts", COUNTS, ids=lambda counts: f"{counts.shape[1]} bins")
 def test_gradients_are_numerical_derivatives(counts):
     for gradient, function in (
-        (auc_gradient(counts), lambda c: straight_auc(*c)),
-        (average_precision_gradient(counts), middle_precision),
+        (areas.auc_gradient(counts), lambda c: areas.straight_auc(*c)),
+        (areas.average_precision_gradient(counts), middle_precision),
     ):
         expected = numerical_gradient(function, counts)
         np.testing.assert_allclose(gradient, expected, rtol=1e-6, atol=1e-9)
@@ -415,13 +400,13 @@ def test_gradients_are_numerical_derivatives(counts):
 
 def test_gradient_of_average_precision_takes_many_counts_at_once():
     stacked = np.stack([COUNTS[0], COUNTS[0][:, ::-1], COUNTS[0] * 3])
-    for one, every in zip(stacked, average_precision_gradient(stacked), strict=True):
-        np.testing.assert_array_equal(average_precision_gradient(one), every)
+    for one, every in zip(stacked, areas.average_precision_gradient(stacked), strict=True):
+        np.testing.assert_array_equal(areas.average_precision_gradient(one), every)
     for tied in (True, False):
-        each = [average_precision_variance(one, tied=tied) for one in stacked]
-        np.testing.assert_allclose(average_precision_variance(stacked, tied=tied), each)
-    each = [straight_average_precision(one) for one in stacked]
-    np.testing.assert_allclose(straight_average_precision(stacked), each)
+        each = [areas.average_precision_variance(one, tied=tied) for one in stacked]
+        np.testing.assert_allclose(areas.average_precision_variance(stacked, tied=tied), each)
+    each = [areas.straight_average_precision(one) for one in stacked]
+    np.testing.assert_allclose(areas.straight_average_precision(stacked), each)
 
 
 @pytest.mark.parametrize("counts", COUNTS, ids=lambda counts: f"{counts.shape[1]} bins")
@@ -433,7 +418,7 @@ def test_straight_average_precision_is_the_area_under_the_straight_curve(counts)
         {"a": (labels, scores)}, axis=Axis.uniform(counts.shape[1]), estimator=fg.Aligned("linear")
     )
     area = result.pr_curve().path.area()
-    assert straight_average_precision(counts) == pytest.approx(area, abs=1e-9)
+    assert areas.straight_average_precision(counts) == pytest.approx(area, abs=1e-9)
 
 
 def test_spread_of_average_precision_over_samples_false_alarm_below_one_in_a_million():
@@ -444,30 +429,30 @@ def test_spread_of_average_precision_over_samples_false_alarm_below_one_in_a_mil
     labels, scores = draw("random", 900)
     rng = np.random.default_rng(1)
     counts = np.array([np.histogram(scores[labels == y], 64, (0, 1))[0] for y in (0, 1)])
-    again = straight_average_precision(rng.poisson(counts, (3000, 2, 64)).astype(float))
-    stated = math.sqrt(average_precision_variance(counts.astype(float), tied=False))
+    again = areas.straight_average_precision(rng.poisson(counts, (3000, 2, 64)).astype(float))
+    stated = math.sqrt(areas.average_precision_variance(counts.astype(float), tied=False))
     assert stated == pytest.approx(again.std(), rel=0.1)
 
 
 def test_spread_of_the_auc_counts_classes_with_one_example():
     counts = np.array([[3.0, 2, 1], [0, 1, 0]])
-    assert auc_sampling_variance(counts, tied=True) > 0
+    assert areas.auc_sampling_variance(counts, tied=True) > 0
     one = np.array([[0.0, 1], [1, 0]])
-    assert auc_sampling_variance(one, tied=True) == 0
+    assert areas.auc_sampling_variance(one, tied=True) == 0
 
 
 @pytest.mark.parametrize("value", [0.0, 0.02, 0.5, 0.83, 0.999, 1.0])
 @pytest.mark.parametrize(("positives", "negatives"), [(1, 1), (3, 12), (19, 400), (50, 2)])
 @pytest.mark.parametrize("level", [0.5, 0.95])
 def test_newcombes_interval_is_found_by_scanning(value, positives, negatives, level):
-    z = critical(level)
+    z = intervals.critical(level)
     tried = np.linspace(0, 1, 200_001)
     # Hanley & McNeil 1982 with Newcombe's 2006 exponents: the mean of both class sizes.
     half = (positives + negatives) / 2 - 1
     spread = 1 + half * (1 - tried) / (2 - tried) + half * tried / (1 + tried)
     variance = tried * (1 - tried) * spread / (positives * negatives)
     kept = tried[(value - tried) ** 2 <= z * z * variance]
-    found = newcombe_interval(value, positives, negatives, z)
+    found = intervals.newcombe_interval(value, positives, negatives, z)
     assert found == pytest.approx((kept.min(), kept.max()), abs=6e-6)
     assert found.low <= value <= found.high
 
@@ -477,11 +462,11 @@ def test_newcombes_interval_is_used_for_few_examples_and_for_perfect_ones():
         {"a": ([0, 1] * 6, np.arange(12) / 12)}, axis=Axis.from_values(np.arange(12) / 12)
     )
     found = few.roc_auc
-    expected = newcombe_interval(found.value, 6, 6, critical(0.95))
+    expected = intervals.newcombe_interval(found.value, 6, 6, intervals.critical(0.95))
     assert (found.low, found.high) == pytest.approx(expected, abs=1e-12)
     for name, value in (("perfect", 1.0), ("inverted", 0.0)):
         found = on_values(name).roc_auc
-        expected = newcombe_interval(value, 80, 160, critical(0.95))
+        expected = intervals.newcombe_interval(value, 80, 160, intervals.critical(0.95))
         assert (found.low, found.high) == pytest.approx(expected, abs=1e-12)
         assert 0 < found.high - found.low < 0.1
 
@@ -499,13 +484,17 @@ def test_perfect_average_precision_has_an_interval():
 
 
 def test_distances_add_in_squares():
-    assert add_noise(0.5, Interval(0.2, 0.9), 0.0, 2.0) == pytest.approx((0.2, 0.9))
-    assert add_noise(0.5, Interval(0.5, 0.5), 0.1, 2.0) == pytest.approx((0.3, 0.7))
-    assert add_noise(0.5, Interval(0.2, 0.9), 0.2, 2.0) == pytest.approx(
+    assert intervals.add_noise(0.5, intervals.Interval(0.2, 0.9), 0.0, 2.0) == pytest.approx(
+        (0.2, 0.9)
+    )
+    assert intervals.add_noise(0.5, intervals.Interval(0.5, 0.5), 0.1, 2.0) == pytest.approx(
+        (0.3, 0.7)
+    )
+    assert intervals.add_noise(0.5, intervals.Interval(0.2, 0.9), 0.2, 2.0) == pytest.approx(
         (0.5 - 0.5, 0.5 + math.hypot(0.4, 0.4))
     )
-    first, second = Interval(0.5, 0.8), Interval(0.1, 0.3)
-    assert difference(first, second, (0.7, 0.2)) == pytest.approx(
+    first, second = intervals.Interval(0.5, 0.8), intervals.Interval(0.1, 0.3)
+    assert intervals.difference(first, second, (0.7, 0.2)) == pytest.approx(
         (0.5 - math.hypot(0.2, 0.1), 0.5 + math.hypot(0.1, 0.1))
     )
 
@@ -514,14 +503,14 @@ def test_distances_add_in_squares():
 @pytest.mark.parametrize("deviation", [0.0, 1e-3, 0.4])
 def test_transformed_intervals(value, deviation):
     z = 1.96
-    low, high = logit_interval(value, deviation, z)
+    low, high = intervals.logit_interval(value, deviation, z)
     assert 0 <= low <= value * (1 + 1e-12)
     assert value * (1 - 1e-12) <= high <= 1
     if 0.1 < value < 0.9:
         reach = z * deviation / (value * (1 - value))
         odds = np.log([low / (1 - low), high / (1 - high)])
         assert odds == pytest.approx(np.log(value / (1 - value)) + np.array([-reach, reach]))
-    low, high = log_interval(value, deviation, z)
+    low, high = intervals.log_interval(value, deviation, z)
     assert 0 <= low <= value <= high < math.inf
     assert low * high == pytest.approx(value * value)
 

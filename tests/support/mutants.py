@@ -132,18 +132,6 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?")
 _FIELD = re.compile(r'"[^"]*":("[^"]*"|[-\d.e+]+|true|false|null)')
 
 
-def _msgpack(tree):
-    return msgspec.msgpack.encode(tree)
-
-
-def _json(tree):
-    return msgspec.json.encode(tree)
-
-
-def _toml(tree):
-    return msgspec.toml.encode(tree)
-
-
 def _packed(data):
     tree = msgspec.msgpack.decode(data)
     if not isinstance(tree, list | dict) or len(data) < 3:
@@ -159,9 +147,9 @@ def _object(data):
 
 
 FORMS = {
-    "msgpack": (_packed, _msgpack),
-    "json": (_object, _json),
-    "toml": (lambda data: tomllib.loads(bytes(data).decode()), _toml),
+    "msgpack": (_packed, msgspec.msgpack.encode),
+    "json": (_object, msgspec.json.encode),
+    "toml": (lambda data: tomllib.loads(bytes(data).decode()), msgspec.toml.encode),
 }
 _WRONG = (
     ValueError, TypeError, RecursionError, OverflowError, AttributeError, NotImplementedError,
