@@ -1,6 +1,7 @@
 """Files that a member, or whoever can write to the shared folder, leaves for others to trip over.
 
 `exchange status` and `exchange evidence` read them at every site, and say what they show.
+Sites choose their own names, so those of their files may fall together.
 """
 
 import os
@@ -11,19 +12,21 @@ import msgspec
 import pytest
 from commands import run
 from consortium import COORDINATOR, Consortium
+from counts import counts_of
 from envelopes import sealed
 from hostile_member import false_complaint, turn
-from plans import noisy_plan
+from plans import exact_plan, noisy_plan
 from rows import draw_client
 from sites import open_policy
 
-from fedgauge.keys import SigningKey
+from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.protocol import COORDINATOR as SERVER
 from fedgauge.protocol import EVERYONE, Envelope, session_id
 from fedgauge.secagg import Stage
 from fedgauge.secagg.evidence import Dispute, File, Signed, WrongDealing
 from fedgauge.secagg.messages import Advertisement, Opened, Shares, complaint
 from fedgauge.secagg.secret_sharing import Box, Kind, SharePair
+from fedgauge.site import add_trust, create_site
 
 HOSTILE, READER = "site-1", "site-0"
 SHARE = bytes(33)
@@ -172,3 +175,34 @@ def test_what_was_not_joined_is_not_said_to_be_abandoned(place):
     done = run(*place.command("abandon", place.run))
     kept = sites.site(READER).ledger.status(place.invitation.session)
     assert kept == "released" or "Abandoned" not in done.stdout
+
+
+FOLDERS = ("first", "second", "third")
+
+
+@pytest.fixture
+def sites(folder):
+    """Three sites that all call themselves `hospital`, one of them in other letters."""
+    made = {
+        name: create_site(folder / name, name=own, dataset="stroke", policy=open_policy())
+        for name, own in zip(FOLDERS, ("hospital", "hospital", "Hospital"), strict=True)
+    }
+    boss = create_site(folder / COORDINATOR, name=COORDINATOR, dataset="none")
+    for name, site in made.items():
+        add_trust(boss.path, "peer", name, key_to_text(site.key.public))
+        add_trust(site.path, "coordinator", COORDINATOR, key_to_text(boss.key.public))
+        for other in set(made) - {name}:
+            add_trust(site.path, "peer", other, key_to_text(made[other].key.public))
+    return Consortium(folder, FOLDERS)
+
+
+def test_sites_of_one_name_do_not_overwrite_each_other(sites, folder):
+    clients = {name: draw_client(40, seed=i) for i, name in enumerate(FOLDERS)}
+    run, plan = folder / "run", exact_plan()
+    sites.start(run, plan)
+    result = sites.play(run, clients)
+    assert result.clients == len(FOLDERS)
+    assert counts_of(result).sum() == sum(len(labels) for labels, _ in clients.values())
+    # Where letters count alike, too: some disks take two such names for one.
+    names = [path.name.lower() for path in run.glob("*.reply.fgx")]
+    assert len(set(names)) == 5 * len(FOLDERS)

@@ -1,4 +1,4 @@
-"""Old copies: backups put back, sites moved by halves, machines cloned.
+"""Old copies: backups put back, sites moved by halves, machines cloned, `sessions` lost.
 
 The attacker is an operator in a hurry, or one whose budget is used up. What was spent must not come
 back, and no site may send other noise under masks that it has used.
@@ -10,12 +10,17 @@ import numpy as np
 import pytest
 from hostile import VICTIM, Attacker, exact_policy, noisy_plan, small_sites
 from ledgers import SUBMITTED
+from rows import draw_client
 
-from fedgauge.errors import LedgerError, SiteError
+import fedgauge as fg
+from fedgauge.errors import FedgaugeError, LedgerError, SiteError
+from fedgauge.local import encode
+from fedgauge.plan import EvaluationPlan
 from fedgauge.protocol import Envelope
 from fedgauge.secagg import Stage
 from fedgauge.secagg.messages import Masked
 from fedgauge.site import Site, add_witness, create_site
+from fedgauge.site.ledger import Ledger
 
 
 class Copying(Attacker):
@@ -192,3 +197,98 @@ def test_no_budget_that_others_can_write(attack, name, mode):
     stage, error = attack.ask(noisy_plan(4)).refusals[VICTIM]
     assert stage == Stage.ADVERTISE
     assert "Run `chmod" in str(error)
+
+
+class Sessions(Attacker):
+    """Five sites; the victim has a witness elsewhere."""
+
+    def __init__(self, folder):
+        super().__init__(folder, small_sites(4), policy=exact_policy())
+        (folder / "elsewhere").mkdir()
+        add_witness(self.sites.site_file(VICTIM), folder / "elsewhere" / "victim.head")
+        self.session = self.begin(noisy_plan(3))
+        self.run = folder / "run-0"
+
+    @property
+    def state(self):
+        (path,) = (self.sites.folder / VICTIM / "sessions").glob("*.client")
+        return path
+
+    def answer_again(self, stage):
+        """The operator tries the step once more, and is told that it cannot be."""
+        with pytest.raises(LedgerError, match="sent something else at this step"):
+            self.sites.answer(self.run, VICTIM, stage, self.clients[VICTIM])
+
+    def guilty(self):
+        """Whom evidence in the folder shows to have lied."""
+        exchange = self.sites.exchange(self.run, "site-0")
+        invitation = exchange.invitation()
+        faults = exchange.faults(invitation)
+        return {exchange.name(invitation, fault.member) for fault in faults if fault.proved}
+
+
+@pytest.fixture
+def lost(folder):
+    return Sessions(folder)
+
+
+def test_a_site_that_lost_its_state_after_joining_is_not_shown_to_have_lied(lost):
+    """It joins again with other keys, which nobody gets, and complains of all boxes."""
+    for name in lost.clients:
+        lost.sites.answer(lost.run, name, Stage.ADVERTISE, lost.clients[name])
+    lost.state.unlink()
+    lost.answer_again(Stage.ADVERTISE)
+    lost.sites.advance(lost.run)
+    lost.session.play(*list(Stage)[1:])
+    assert lost.guilty() == set()
+
+
+def test_a_site_whose_state_is_put_back_after_sharing_is_not_shown_to_have_lied(lost):
+    """It masks with another mask than it dealt shares of."""
+    lost.session.play(Stage.ADVERTISE)
+    before = lost.state.read_bytes()
+    for name in lost.clients:
+        lost.sites.answer(lost.run, name, Stage.SHARE)
+    lost.state.write_bytes(before)
+    lost.answer_again(Stage.SHARE)
+    lost.sites.advance(lost.run)
+    lost.session.play(*list(Stage)[2:])
+    assert lost.guilty() == set()
+
+
+@pytest.mark.parametrize("first", ["copy", "witness"])
+def test_a_witness_notices_copies_made_after_it_was_named(folder, first):
+    """Nothing in an older folder tells that there is one, so older copies are to be destroyed."""
+    clients = {name: draw_client(50, seed=i) for i, name in enumerate([VICTIM, "a", "b", "c"])}
+    lost = Attacker(folder, clients, policy=exact_policy())
+    home = lost.sites.folder / VICTIM
+    (folder / "elsewhere").mkdir()
+    if first == "copy":
+        shutil.copytree(home, folder / "backup")
+    add_witness(home / "site.toml", folder / "elsewhere" / "victim.head")
+    if first == "witness":
+        shutil.copytree(home, folder / "backup")
+    assert lost.ask(noisy_plan(4)).result is not None
+    shutil.rmtree(home)
+    shutil.copytree(folder / "backup", home)
+    noticed = VICTIM in lost.ask(noisy_plan(4)).refusals
+    assert noticed == (first == "witness")
+
+
+def test_no_report_is_in_an_outbox_before_it_is_in_the_log(lost, monkeypatch):
+    """Killed in between, reports stay where others may fetch them, and the log is empty."""
+    outbox = lost.folder / "outbox"
+    outbox.mkdir()
+    seen = []
+
+    def killed(*_):
+        seen.extend(path.stat().st_size for path in outbox.iterdir())
+        raise LedgerError("killed")
+
+    monkeypatch.setattr(Ledger, "record_sent", killed)
+    plan = EvaluationPlan.for_reports(fg.Axis.uniform(8, outside="clip"), fg.LocalDP(1.0))
+    with pytest.raises(FedgaugeError, match="killed"):
+        encode.write_reports(
+            plan, lost.clients[VICTIM], outbox / "r.bin", site=lost.sites.site(VICTIM)
+        )
+    assert sum(seen) == 0

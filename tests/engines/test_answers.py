@@ -359,7 +359,7 @@ def sown(monkeypatch, seed=7):
 
 
 def test_an_answer_is_counts_and_the_noise_of_a_cohort_of_one(world, monkeypatch):
-    """Whose law tests/property/test_alone_enumeration.py goes through."""
+    """Whose law tests/property/test_label_enumeration.py goes through."""
     made, source = world.told(MUCH, tree=(8, 4)), sown(monkeypatch)
     places = made.bins[world.keys[TWO[0]]].check(made.plan, world.keys[TWO[0]])
     bought = BOUGHT[[int(each[1:]) for each in places.keys.to_pylist()]]

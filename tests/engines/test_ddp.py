@@ -1,4 +1,4 @@
-"""`evaluate` under distributed differential privacy: what is promised, drawn and kept.
+"""`evaluate` under distributed differential privacy: what is promised, planned, drawn and kept.
 
 Seeds are fixed: a test of a sample passes always or never, and says how rarely a fresh seed
 would fail a right implementation.
@@ -9,7 +9,7 @@ import json
 import numpy as np
 import pytest
 from counts import counts_of
-from ddp import POLYA, ROWS, clipping, every_model, exact_counts
+from ddp import POLYA, ROWS, clipping, easy_rows, every_model, exact_counts
 from rows import split
 from scipy import stats
 
@@ -205,3 +205,253 @@ def test_counts_in_json_agree_with_the_tree(clients):
     ratio = np.exp(-0.5)
     alone = 6 / 5 * 2 * ratio / (1 - ratio) ** 2
     assert 0.5 * alone < found.record.slices[0].variances[0][0] < alone
+
+
+def test_without_hints_one_flat_level_of_64_and_a_tree_sets_the_bins(clients):
+    plan = fg.evaluate(clients, privacy=POLYA).plan
+    assert plan.axis.spec == clipping(64).spec
+    assert plan.tree == (64,)
+    assert plan.rounds == (fg.HistogramRound((64,), (1.0,)),)
+    plan = fg.evaluate(clients, privacy=POLYA, tree=(16, 8)).plan
+    assert plan.axis.spec == clipping(128).spec
+    assert plan.tree == (16, 8)
+    assert plan.rounds == (fg.HistogramRound((16, 128), (0.5, 0.5)),)
+
+
+def test_hints_choose_what_the_planner_proposes(clients):
+    found = fg.evaluate(clients, privacy=POLYA, examples=3_000, positive_rate=0.3)
+    planned = fg.planner.propose(privacy=POLYA, clients=6, examples=3_000, positive_rate=0.3)
+    assert found.plan == planned
+    assert found.plan.digest == planned.digest
+    plan = fg.evaluate(clients, privacy=POLYA, examples=3_000, tree=(8, 4)).plan
+    assert plan.tree == (8, 4)
+    assert plan.axis == fg.planner.reference_axis(32, fg.planner.DEFAULT_POSITIVE_RATE)
+    flat = fg.evaluate(clients, privacy=POLYA, positive_rate=0.3, tree="flat").plan
+    assert flat.tree == (64,)
+    assert flat.axis == fg.planner.reference_axis(64, 0.3)
+
+
+@pytest.mark.parametrize(
+    "scores", [ROWS[1], 3 * ROWS[1]], ids=["inside the axis", "outside the axis"]
+)
+def test_axis_that_refuses_is_refused(scores):
+    with pytest.raises(fg.PlanError, match='outside="clip"'):
+        fg.evaluate(split(ROWS[0], scores, 6), privacy=POLYA, axis=fg.Axis.uniform(16))
+
+
+@pytest.mark.parametrize("options", [{}, {"tree": (4, 4)}, {"axis": clipping(16)}])
+def test_scores_outside_are_clipped(options):
+    labels, scores = ROWS
+    wide = split(labels, 3 * scores - 1, 6)
+    narrow = split(labels, np.clip(3 * scores - 1, 0, 1), 6)
+    wide, narrow = (fg.evaluate(c, privacy=POLYA, seed=1, **options) for c in (wide, narrow))
+    assert wide.record == narrow.record
+
+
+@every_model
+def test_plan_and_shortcuts_agree(clients, privacy):
+    cohort = fg.Cohort(5, 2)
+    plan = fg.EvaluationPlan.for_histogram(clipping(64), cohort, tree=(8, 8), privacy=privacy)
+    by_plan = fg.evaluate(clients, plan, seed=9)
+    by_options = fg.evaluate(
+        clients, privacy=privacy, axis=clipping(64), tree=(8, 8), cohort=cohort, seed=9
+    )
+    assert by_plan.record == by_options.record
+    assert by_plan.plan is plan
+
+
+def test_plan_that_breaks_its_promise_is_refused_before_data_is_read():
+    plan = fg.EvaluationPlan.for_histogram(clipping(8), fg.Cohort(6), privacy=POLYA)
+    text = plan.to_bytes().replace(b'"noise":[1.0]', b'"noise":[1.5]')
+    loose = fg.EvaluationPlan.from_bytes(text)
+
+    def unread():
+        raise AssertionError("data was read")
+
+    with pytest.raises(fg.PlanError, match="promises epsilon 1 but its noise costs more"):
+        fg.evaluate({f"s{i}": unread for i in range(6)}, loose)
+
+
+BAD_HINTS = {
+    "examples": (0, -5, float("nan"), float("inf"), "many"),
+    "positive_rate": (0.0, 1.0, float("nan"), "few"),
+}
+
+
+@pytest.mark.parametrize(("name", "hint"), [(n, hint) for n in BAD_HINTS for hint in BAD_HINTS[n]])
+@pytest.mark.parametrize("axis", ["auto", clipping(8)], ids=["auto", "given axis"])
+def test_bad_hints_are_refused(clients, name, hint, axis):
+    with pytest.raises(fg.PlanError, match=name):
+        fg.evaluate(clients, privacy=POLYA, axis=axis, **{name: hint})
+
+
+def neighbours_of(clients):
+    """Datasets that differ by one row, added, removed or changed."""
+    labels, scores = clients["site-2"]
+    yield "removed", (labels[1:], scores[1:])
+    yield "added", (np.append(labels, 1), np.append(scores, 0.999))
+    yield "outside", (np.append(labels, 0), np.append(scores, 1e300))
+    yield "label", (np.append(labels[:-1], 1 - labels[-1]), scores)
+    yield "score", (labels, np.append(scores[:-1], 0.0))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"tree": (8, 8)},
+        {"axis": clipping(8)},
+        {"examples": 3_000, "positive_rate": 0.3},
+        {"positive_rate": 0.3, "tree": "flat"},
+    ],
+    ids=["nothing", "tree", "axis", "hints", "hint and tree"],
+)
+def test_neighbouring_datasets_give_the_same_plan(clients, options):
+    plan = fg.evaluate(clients, privacy=POLYA, **options).plan.to_bytes()
+    for name, data in neighbours_of(clients):
+        other = fg.evaluate(clients | {"site-2": data}, privacy=POLYA, **options)
+        assert other.plan.to_bytes() == plan, name
+
+
+@every_model
+def test_one_client_has_nobody_to_hide_behind(privacy):
+    with pytest.raises(fg.PlanError, match="no noise is left when 1 of 1 clients collude"):
+        fg.evaluate({"alone": ROWS}, privacy=privacy)
+
+
+@pytest.mark.parametrize("colluding", [6, 7])
+def test_everybody_colluding_is_refused(clients, colluding):
+    with pytest.raises(fg.PlanError, match=f"no noise is left when {colluding} of 6"):
+        fg.evaluate(clients, privacy=POLYA, cohort=fg.Cohort(6, colluding))
+
+
+def test_cohorts_of_two_or_of_nobody_who_colludes(clients):
+    found = fg.evaluate(split(*ROWS, sites=2), privacy=POLYA, seed=1)
+    assert found.privacy.cohort == fg.Cohort(2, 1)
+    # One client's shares alone are the noise of epsilon 1, and two add theirs.
+    ratio = np.exp(-1)
+    stated = found.record.slices[0].variances[0][0]
+    assert stated == pytest.approx(2 * 2 * ratio / (1 - ratio) ** 2)
+    found = fg.evaluate(clients, privacy=POLYA, cohort=fg.Cohort(1, 0), seed=1)
+    ratio = np.exp(-1)
+    stated = found.record.slices[0].variances[0][0]
+    assert stated == pytest.approx(6 * 2 * ratio / (1 - ratio) ** 2)
+
+
+@every_model
+def test_no_signal_is_no_curve(clients, privacy, tmp_path):
+    privacy = fg.DistributedDP(0.02, delta=privacy.delta, noise=privacy.noise)
+    found = fg.evaluate(clients, privacy=privacy, seed=1)
+    for ask in (
+        lambda: found.roc_auc,
+        lambda: found.average_precision,
+        found.roc_curve,
+        found.pr_curve,
+    ):
+        with pytest.raises(fg.NoSignal, match=r"no signal: the noise .* Use a larger epsilon"):
+            ask()
+    assert "no signal" in str(found)
+    assert len(str(found).splitlines()) == 5
+    for estimator in (fg.Quantile(16), fg.Range()):
+        with pytest.raises(fg.NoSignal):
+            found.with_estimator(estimator).roc_curve()
+
+    found.to_json(tmp_path / "r.json")
+    plain = json.loads((tmp_path / "r.json").read_text())["slices"][0]
+    assert plain["metrics"] == {}
+    assert plain["curves"] == {"roc": None, "pr": None}
+    loaded = fg.Evaluation.from_json(tmp_path / "r.json")
+    assert loaded.record == found.record
+    with pytest.raises(fg.NoSignal):
+        loaded.roc_curve()
+
+
+def test_no_signal_tells_which_class_is_hidden_or_nowhere():
+    labels, scores = easy_rows(3_000, seed=3, rate=0.004)
+    found = fg.evaluate(split(labels, scores, 6), privacy=POLYA, seed=1)
+    with pytest.raises(fg.NoSignal, match="hides the number of positives"):
+        found.roc_curve()
+    # Whether a class is missing is not said for sure: that would be a leak.
+    labels, scores = ROWS
+    found = fg.evaluate(split(np.ones_like(labels), scores, 6), privacy=POLYA, seed=1)
+    with pytest.raises(fg.NoSignal, match="negatives"):
+        found.roc_curve()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_pure_noise_draws_no_curve(seed):
+    """Each class needs four standard deviations: a false alarm has a chance below 1e-3 each."""
+    tiny = {"a": ([0], [0.1]), "b": ([1], [0.9]), "c": ([1], [0.4])}
+    found = fg.evaluate(tiny, privacy=fg.DistributedDP(0.3), seed=seed)
+    with pytest.raises(fg.NoSignal):
+        found.roc_curve()
+
+
+ESTIMATORS = {
+    "aligned": fg.Aligned(),
+    "linear": fg.Aligned("linear"),
+    "quantile": fg.Quantile(16),
+    "combine": fg.Quantile(16, pr="combine"),
+    "range l1": fg.Range("l1"),
+    "range l2": fg.Range("l2"),
+}
+
+
+def is_rate(*values):
+    return all(np.all((np.asarray(v) >= 0) & (np.asarray(v) <= 1)) for v in values)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=ESTIMATORS.keys())
+@pytest.mark.parametrize("options", [{"axis": clipping(16)}, {"tree": (4, 4)}], ids=str)
+def test_curves_of_few_noisy_rows_stay_within_their_range(estimator, options):
+    """Tiny data near the gate: many negative counts, and curves wherever there is a signal."""
+    clients, drawn = split(*easy_rows(240, seed=4, rate=0.4), 4), 0
+    options = {"privacy": fg.DistributedDP(0.5), "estimator": estimator, **options}
+    grid = np.linspace(0, 1, 101)
+    for seed in range(60):
+        found = fg.evaluate(clients, seed=seed, **options)
+        assert found.negatives >= 0
+        assert found.positives >= 0
+        try:
+            roc, pr = found.roc_curve(), found.pr_curve()
+        except fg.NoSignal:
+            continue
+        drawn += 1
+        assert is_rate(roc.fpr, roc.tpr, roc(grid), pr.precision, pr.recall, pr(grid))
+        assert np.all(np.diff(roc.fpr) >= 0)
+        assert np.all(np.diff(roc.tpr) >= 0)
+        assert np.all(np.diff(pr.recall) <= 0)
+        assert (roc.fpr[0], roc.tpr[0]) == (0, 0)
+        assert (roc.fpr[-1], roc.tpr[-1]) == pytest.approx((1, 1))
+        assert is_rate(roc.path.area(), pr.path.area())
+        assert np.any(found.released.counts < 0)
+    assert drawn >= 10
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=ESTIMATORS.keys())
+def test_estimates_of_few_noisy_rows_lie_within_their_bounds(estimator):
+    clients = split(*easy_rows(240, seed=4, rate=0.4), 4)
+    options = {"privacy": fg.DistributedDP(1.0), "axis": clipping(16), "estimator": estimator}
+    for seed in range(8):
+        found = fg.evaluate(clients, seed=seed, **options)
+        for estimate in (found.roc_auc, found.average_precision):
+            low, high = estimate.bounds
+            assert 0 <= low <= estimate.value <= high <= 1
+            assert estimate.level == 0.95
+            assert estimate.parts["noise"] > 0
+            assert estimate.parts["binning"] >= 0
+
+
+def test_negative_totals_do_not_crash():
+    """Of 40 seeds some make a class, or both, come out below zero."""
+    tiny = {"a": ([0], [0.1]), "b": ([1], [0.9]), "c": ([1], [0.4])}
+    below = 0
+    for seed in range(40):
+        found = fg.evaluate(tiny, privacy=fg.DistributedDP(0.1), tree=(8,), seed=seed)
+        below += bool(np.any(found.released.counts.sum(axis=1) < 0))
+        text = str(found)
+        assert len(text.splitlines()) == 5
+        assert "nan" not in text
+        assert found.negatives >= 0
+        assert found.positives >= 0
+    assert below > 10

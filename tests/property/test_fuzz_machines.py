@@ -1,7 +1,7 @@
 """Whatever bytes come, a machine refuses them with an error of ours, and goes on as if unasked.
 
 Other messages come where ``FEDGAUGE_FUZZ_SEED`` is another one. `make fuzz` runs longer, with
-coverage, over these machines and over all else that reads what others sent.
+coverage, over these machines and over all else that reads what others sent; each of its targets reads some mutants here.
 """
 
 import json
@@ -16,8 +16,9 @@ import msgspec
 import numpy as np
 import pytest
 from duties import Giving
-from mutants import bytes_mutant, mutant, raw_mutant
+from mutants import bytes_mutant, mutant, mutants, raw_mutant
 from plans import small_noisy_plan, small_plan
+from targets import TARGETS, ready
 
 from fedgauge import Axis, Cohort, DistributedDP, EvaluationPlan
 from fedgauge.errors import FedgaugeError, ProtocolError
@@ -281,3 +282,18 @@ def test_an_invitation_to_many_is_judged_in_little_memory(degree, threshold):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 32 << 20
+
+
+DEAR = {"commands", "csv", "packed-csv", "result", "signed-result", "trend"}
+
+
+@pytest.mark.filterwarnings("ignore::fedgauge.PrivacyWarning", "ignore::fedgauge.InputWarning")
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_target(name):
+    with ready(name) as (seeds, attempt):
+        # Where seeds are not read, mutants are refused for that alone.
+        assert [attempt(seed) for seed in seeds] == [True] * len(seeds)
+        count = 20 if name in DEAR else 200
+        for data in mutants(1, TARGETS[name].form, seeds, count):
+            attempt(data)
