@@ -1,10 +1,8 @@
-"""Common mistakes and what they are told: a table, in which a row is a mistake.
-
-A row of `TABLE` says where it is made (in brackets above), what spoils something before (in
-parentheses, or under the row's name in `BEFORE`), the command, how that ends, and what the message
-must hold: the file or the option, how many rows or sites where some are concerned, and what helps.
-No message may quote a score or a label of the data, and none is a traceback.
-"""
+"""Common mistakes and what they are told: a table, in which a row is a mistake. A row of `TABLE`
+says where it is made (in brackets above), what spoils something before (in parentheses, or under
+the row's name in `BEFORE`), the command, how that ends, and what the message must hold: the file or
+the option, how many rows or sites where some are concerned, and what helps. No message may quote a
+score or a label of the data, and none is a traceback."""
 
 import os
 import re
@@ -845,12 +843,10 @@ def scenes():
 
 
 def folder_at(scenes, at):
-    """The folder where a mistake is made.
-
-    `noisy submit answer` is before the first of three sites submits, the others have; `noisy submit
-    advance` before the coordinator goes on from there. `noisy over` comes to its result. `reports`
-    has plans for local reports, and no exchange under way.
-    """
+    """The folder where a mistake is made. `noisy submit answer` is before the first of three sites
+    submits, the others have; `noisy submit advance` before the coordinator goes on from there.
+    `noisy over` comes to its result. `reports` has plans for local reports, and no exchange under
+    way."""
     kind, *step = at.split()
     if kind == "reports":
         return scenes["noisy"][Stage.ADVERTISE, "start"]

@@ -1,10 +1,8 @@
-"""A budget that is spent several times: the same rows on accounts of several names.
-
-The attacker is an approved coordinator. It chooses whom a plan protects and which neighbours it
-means; every such pair is an account with a budget of its own, of the same rows. What
-each plan tells of a label that is the other one stands here by itself
-(tests/property/test_other_promises.py finds it by enumeration).
-"""
+"""A budget that is spent several times: the same rows on accounts of several names. The attacker is
+an approved coordinator. It chooses whom a plan protects and which neighbours it means; every such
+pair is an account with a budget of its own, of the same rows. What each plan tells of a label that
+is the other one stands here by itself (tests/property/test_other_promises.py finds it by
+enumeration)."""
 
 import itertools
 import shutil
@@ -36,11 +34,9 @@ def attacker(folder):
 
 
 def test_a_row_is_not_spent_on_several_accounts(folder):
-    """A promise to a client or a subject is one to each of its rows, of the same epsilon.
-
-    Replacing one row is to remove one and to add one: noise for it costs half as much where one
-    is added. So plans of all kinds draw on the row's budget, and together must stay within it.
-    """
+    """A promise to a client or a subject is one to each of its rows, of the same epsilon. Replacing
+    one row is to remove one and to add one: noise for it costs half as much where one is added. So
+    plans of all kinds draw on the row's budget, and together must stay within it."""
     attack = attacker(folder)
     spent = 0.0
     for unit, neighbours in itertools.product(UNITS, NEIGHBOURS):

@@ -1,9 +1,7 @@
-"""Evaluations that nobody at the site agreed to, or that are not the one that the officer read.
-
-The site's file lists an officer without whose signature nothing is joined. The attacker is whoever
+"""Evaluations that nobody at the site agreed to, or that are not the one that the officer read. The
+site's file lists an officer without whose signature nothing is joined. The attacker is whoever
 operates the site, or gets at its folder, and an approved coordinator: they have the site's own key
-and every approval ever given, but not the officer's key.
-"""
+and every approval ever given, but not the officer's key."""
 
 import os
 import re

@@ -1,8 +1,6 @@
-"""Who did it: a member that spoils a sum is found out, and nobody can make another look guilty.
-
-The attacker is a member, or an approved coordinator, or both. What counts is what others can
-check by themselves: `fedgauge exchange status` at any site, from the files that all can read.
-"""
+"""Who did it: a member that spoils a sum is found out, and nobody can make another look guilty. The
+attacker is a member, or an approved coordinator, or both. What counts is what others can check by
+themselves: `fedgauge exchange status` at any site, from the files that all can read."""
 
 from contextlib import suppress
 
@@ -106,10 +104,8 @@ def files(folder, monkeypatch):
     "plan", [exact_plan(bins=64), noisy_plan(1.0, bins=64)], ids=["exact", "noisy"]
 )
 def test_a_junk_box_does_not_evict_the_one_it_is_sent_to(files, plan):
-    """The AUC is 0.824, and 0.961 without the victim's rows.
-
-    Noise has a deviation of 0.006 here: false alarms beyond 7 of them do not come.
-    """
+    """The AUC is 0.824, and 0.961 without the victim's rows. Noise has a deviation of 0.006 here:
+    false alarms beyond 7 of them do not come."""
     files.turn(DEEDS["junk-box"])
     result, refused = files.evaluate(plan)
     assert isinstance(result, fg.Evaluation)
@@ -287,10 +283,8 @@ def test_a_box_altered_on_its_way_is_not_held_against_its_sender(alter):
 
 
 def two_stories(scene, alter=None):
-    """The first member deals twice, and the coordinator tells the victim of the other dealing.
-
-    Both are signed by their dealer. What others are told, and the rest, is as it should be.
-    """
+    """The first member deals twice, and the coordinator tells the victim of the other dealing. Both
+    are signed by their dealer. What others are told, and the rest, is as it should be."""
     scene.until(Stage.SHARE)
     other, request = scene.restored(0), scene.server.requests[0]
     dealt = other.receive(request)
@@ -313,10 +307,8 @@ def with_junk(body):
 @pytest.mark.parametrize("alter", [None, with_junk], ids=["other-shares", "junk"])
 @pytest.mark.parametrize("plan", [None, small_noisy_plan()], ids=["exact", "noisy"])
 def test_whoever_was_told_another_story_is_not_blamed(plan, alter):
-    """A dealer and a coordinator against one member.
-
-    Its share, or its complaint, does not fit the dealing that others are shown.
-    """
+    """A dealer and a coordinator against one member. Its share, or its complaint, does not fit the
+    dealing that others are shown."""
     scene, told = Scene(plan), ""
     try:
         two_stories(scene, alter)
@@ -397,7 +389,6 @@ def test_a_complaint_of_another_session_or_that_nobody_signed_opens_nothing(comp
 
 @pytest.mark.parametrize("deed", ["junk-box", "false-complaint"])
 def test_a_complaint_told_to_somebody_else_opens_nothing(hostile_scene, deed):
-    """A complaint about one member does not make another open its box."""
     scene = hostile_scene(*DEEDS[deed]).until(Stage.AGREE)
     complaints = next((c for m in scene.server.requests if any(c := complaints_to(scene, m))), [])
     assert complaints

@@ -1,7 +1,5 @@
-"""Small cells: a reader of an exact result finds people who are alone in their bin and class.
-
-The reader has `result.json` and nothing else. It chooses nothing: it looks for ones.
-"""
+"""Small cells: a reader of an exact result finds people who are alone in their bin and class. The
+reader has `result.json` and nothing else. It chooses nothing: it looks for ones."""
 
 import json
 
@@ -31,11 +29,8 @@ def test_score_sums_in_a_result_hide_in_a_crowd(folder):
 
 
 def test_counts_and_curves_in_a_result_hide_in_a_crowd(folder):
-    """Three sites of 2,000 rows, planned as the documentation says.
-
-    Every class by bin has nobody in it or at least ten. The knots of the curve times the number of
-    a class are counts again.
-    """
+    """Three sites of 2,000 rows, planned as the documentation says. Every class by bin has nobody
+    in it or at least ten. The knots of the curve times the number of a class are counts again."""
     path = folder / "plan.json"
     hints = ["--clients", 3, "--examples", 6000, "--positive-rate", 0.3]
     assert run("plan", *hints, "--privacy", "sa", "-o", path, "--quiet").exit_code == 0
@@ -78,9 +73,7 @@ def test_a_small_total_is_not_told(folder):
 
 def test_results_are_not_subtracted_to_small_cells(folder):
     """Three plans that merge a little differently: no result has a small cell, their edges differ.
-
-    A reader of all three subtracts what they say between the edges that each of them kept.
-    """
+    A reader of all three subtracts what they say between the edges that each of them kept."""
     attack = attacker(folder, 100)
     results = [attack.ask(exact_plan(3, bins=128, min_cell=least)).result for least in (10, 11, 13)]
     opened = [result for result in results if result is not None]

@@ -1,9 +1,7 @@
 """Results that were edited: what a reader is told of numbers and promises that nobody stands for.
-
-The attacker passes a result on, and edits it first: it makes a simulation look enforced, adds
-an epsilon, changes counts. A reader runs `fedgauge show`. It must refuse, or say that the
-result is broken, or that nobody signed it.
-"""
+The attacker passes a result on, and edits it first: it makes a simulation look enforced, adds an
+epsilon, changes counts. A reader runs `fedgauge show`. It must refuse, or say that the result is
+broken, or that nobody signed it."""
 
 import copy
 import itertools
@@ -145,7 +143,6 @@ def test_a_statement_that_the_plan_does_not_make_is_refused(results, tmp_path, k
 
 
 def test_a_signature_is_not_moved_to_another_result(results, tmp_path):
-    """The coordinator's signature under one result says nothing of another of its results."""
     record = copy.deepcopy(results["exact"])
     other = results["noisy"]
     for name in set(other) - {"format", "plan", "privacy", "estimator", "clients", "slices"}:

@@ -1,8 +1,6 @@
 """Files that a member, or whoever can write to the shared folder, leaves for others to trip over.
-
-`exchange status` and `exchange evidence` read them at every site, and say what they show.
-Sites choose their own names, so those of their files may fall together.
-"""
+`exchange status` and `exchange evidence` read them at every site, and say what they show. Sites
+choose their own names, so those of their files may fall together."""
 
 import os
 import subprocess

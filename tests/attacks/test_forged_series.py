@@ -1,8 +1,6 @@
 """Forged series: what whoever can write to a folder of results, or signs them, makes of a trend.
-
 Each look is signed by itself, and no signature covers a date or an order. What a trend takes for a
-look must be one evaluation that its members confirmed, once; what nobody signed must be told.
-"""
+look must be one evaluation that its members confirmed, once; what nobody signed must be told."""
 
 import json
 

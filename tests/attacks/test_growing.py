@@ -1,8 +1,6 @@
-"""Data that changes between two exact sums: their difference is what changed.
-
-The attacker is a reader, or a coordinator that asks for the same exact sum over the same sites
-every week. It chooses nothing but the day. It learns the bin and the label of whoever came.
-"""
+"""Data that changes between two exact sums: their difference is what changed. The attacker is a
+reader, or a coordinator that asks for the same exact sum over the same sites every week. It chooses
+nothing but the day. It learns the bin and the label of whoever came."""
 
 import numpy as np
 import pytest
@@ -31,9 +29,7 @@ def removed(labels, scores):
 
 def labels_exchanged(labels, scores):
     """Two patients' labels change places: the labels as such, and the scores, stay what they were.
-
-    A digest of each column by itself does not see it.
-    """
+    A digest of each column by itself does not see it."""
     first, second = np.flatnonzero(labels)[0], np.flatnonzero(labels == 0)[-1]
     changed = labels.copy()
     changed[[first, second]] = changed[[second, first]]
@@ -121,10 +117,8 @@ def test_a_patient_is_not_laid_bare(folder):
 
 
 def test_a_new_name_does_not_hide_that_one_patient_came(folder):
-    """A careless operator: it is told that grown data needs a new name, and gives it one.
-
-    The old rows are the same, so the difference of the sums is the one new row all the same.
-    """
+    """A careless operator: it is told that grown data needs a new name, and gives it one. The old
+    rows are the same, so the difference of the sums is the one new row all the same."""
     attack = attacker(folder)
     before = attack.clients[VICTIM]
     first = attack.ask(PLAN)

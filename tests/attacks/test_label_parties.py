@@ -1,9 +1,7 @@
-"""Labels apart from scores, where the scorer or a label party is hostile; rosters, too.
-
-The scorer is an approved coordinator: it chooses the bins, the plan and when to ask. What would
-break the promise, or make parties count by different bins, is refused before anything is spent,
-and nothing that a party does may depend on its labels.
-"""
+"""Labels apart from scores, where the scorer or a label party is hostile; rosters, too. The scorer
+is an approved coordinator: it chooses the bins, the plan and when to ask. What would break the
+promise, or make parties count by different bins, is refused before anything is spent, and nothing
+that a party does may depend on its labels."""
 
 import re
 import shutil
@@ -367,7 +365,6 @@ def relabel(path, change):
 
 
 def test_labels_change_neither_what_is_sent_nor_whether(folder):
-    """The same names and sizes of files in every round, and the same entries in the ledger."""
     platform = make_platform(folder / "world")
     platform.start(platform.run, platform.assign().plan)
     seen = {}

@@ -1,9 +1,7 @@
-"""Flower: a model that is not the same for all, so that the sum is one node's histogram.
-
-The attacker is an approved coordinator, the ServerApp. It chooses what each node scores with:
-the real model for the victim, and for the others one that puts every row into one bin. All bins
-but that one are then the victim's own, in a result that says it was enforced.
-"""
+"""Flower: a model that is not the same for all, so that the sum is one node's histogram. The
+attacker is an approved coordinator, the ServerApp. It chooses what each node scores with: the real
+model for the victim, and for the others one that puts every row into one bin. All bins but that one
+are then the victim's own, in a result that says it was enforced."""
 
 import numpy as np
 import pytest
@@ -274,10 +272,8 @@ def test_a_session_is_not_carried_into_a_run_of_another_config(folder):
 )
 @pytest.mark.parametrize("make", [exact, lambda: noisy_plan(4)], ids=["exact", "noisy"])
 def test_a_node_told_to_score_with_something_else_does_not(folder, make, change):
-    """Whatever differs from what all members agreed on; also under noise.
-
-    Under noise the victim's rows are protected, but the noisy sum is of the victim alone.
-    """
+    """Whatever differs from what all members agreed on; also under noise. Under noise the victim's
+    rows are protected, but the noisy sum is of the victim alone."""
     nodes = Federation(folder, policy=exact_policy(exact_of_models=True))
     asked = []
     nodes.score = lambda message, _: asked.append(message) or nodes.model_in(message)
@@ -287,11 +283,9 @@ def test_a_node_told_to_score_with_something_else_does_not(folder, make, change)
 
 
 def test_exact_sums_of_models_need_the_nodes_word(folder):
-    """A crafted model singles out a patient, whatever all agreed on.
-
-    It scores everybody 0 but those with one patient's features. A site that did not say that
-    exact sums in Flower are fine must not take part.
-    """
+    """A crafted model singles out a patient, whatever all agreed on. It scores everybody 0 but
+    those with one patient's features. A site that did not say that exact sums in Flower are fine
+    must not take part."""
     nodes = Federation(folder, policy=exact_policy(exact_of_models=False))
     _, rows = features(VICTIM)
     patient = rows[0]
@@ -301,7 +295,6 @@ def test_exact_sums_of_models_need_the_nodes_word(folder):
 
 
 def test_the_same_model_for_all_is_evaluated(folder):
-    """The control."""
     nodes = Federation(folder, policy=exact_policy(exact_of_models=True))
     result = nodes.evaluate(exact())
     truth = sum(own_counts(exact(), (y, predict(REAL, x))) for y, x in map(features, NAMES))

@@ -1,8 +1,6 @@
 """A server that tells every member of a noisy sum its own story: who is there, shared and survived.
-
 Four members, of whom one colludes: each of the others is told one of ten stories. What the server
-then knows is worked out from the shares that were really opened.
-"""
+then knows is worked out from the shares that were really opened."""
 
 import itertools
 from collections import Counter

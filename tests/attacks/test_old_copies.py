@@ -1,8 +1,6 @@
-"""Old copies: backups put back, sites moved by halves, machines cloned, `sessions` lost.
-
-The attacker is an operator in a hurry, or one whose budget is used up. What was spent must not come
-back, and no site may send other noise under masks that it has used.
-"""
+"""Old copies: backups put back, sites moved by halves, machines cloned, `sessions` lost. The
+attacker is an operator in a hurry, or one whose budget is used up. What was spent must not come
+back, and no site may send other noise under masks that it has used."""
 
 import shutil
 
@@ -114,11 +112,9 @@ def test_with_a_witness_nothing_is_masked_twice(attack):
 
 
 def test_without_a_witness_other_counts_under_the_same_masks_have_noise_of_their_own(attack):
-    """The difference of two inputs under the same masks is bare: it must not show noise.
-
-    So the same counts are the same bytes. As docs say, what changed is bare but for the noise of
-    two shares of this site alone.
-    """
+    """The difference of two inputs under the same masks is bare: it must not show noise. So the
+    same counts are the same bytes. As docs say, what changed is bare but for the noise of two
+    shares of this site alone."""
     attack.begin(noisy_plan(4)).play(Stage.ADVERTISE, Stage.SHARE)
     copy, (labels, scores) = attack.keep(), attack.clients[VICTIM]
     first = attack.submit()

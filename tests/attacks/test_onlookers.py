@@ -1,8 +1,6 @@
-"""Whoever sees the messages: members, those who carry them, those who share the folder.
-
-The attacker holds no key. It reads all files of an exchange, or all messages of a Flower run,
-and does with them what the coordinator does.
-"""
+"""Whoever sees the messages: members, those who carry them, those who share the folder. The
+attacker holds no key. It reads all files of an exchange, or all messages of a Flower run, and does
+with them what the coordinator does."""
 
 import numpy as np
 import pytest
@@ -30,12 +28,9 @@ def opened_by_onlooker(run):
 
 @pytest.mark.parametrize("plan", [exact_plan(4), noisy_plan(4)], ids=["exact", "noisy"])
 def test_the_sum_is_for_the_coordinator_alone(folder, plan):
-    """The network attacker is said to see who takes part, sizes and times.
-
-    The masked inputs and the shares that take the masks off are signed but not sealed, so the
-    sum is everybody's: also one that the coordinator would not publish, or only with small
-    cells merged.
-    """
+    """The network attacker is said to see who takes part, sizes and times. The masked inputs and
+    the shares that take the masks off are signed but not sealed, so the sum is everybody's: also
+    one that the coordinator would not publish, or only with small cells merged."""
     attack = Attacker(folder, small_sites(), policy=exact_policy())
     answer = attack.ask(plan)
     assert answer.total is not None

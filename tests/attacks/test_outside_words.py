@@ -1,8 +1,6 @@
-"""Names of files and what is in them are a stranger's text: on a screen they stay text.
-
-For each command: every file that somebody else may have written, with hostile text in each of its
-fields, and under each hostile name.
-"""
+"""Names of files and what is in them are a stranger's text: on a screen they stay text. For each
+command: every file that somebody else may have written, with hostile text in each of its fields,
+and under each hostile name."""
 
 import json
 import os

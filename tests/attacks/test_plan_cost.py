@@ -1,8 +1,6 @@
-"""What a plan costs before it is judged: seconds and memory of a site that only had to say no.
-
-The attacker is an approved coordinator. It writes the bytes of a plan by hand, a few kilobytes
-that ask for a lot, and sends them as an invitation. The site must refuse after little work.
-"""
+"""What a plan costs before it is judged: seconds and memory of a site that only had to say no. The
+attacker is an approved coordinator. It writes the bytes of a plan by hand, a few kilobytes that ask
+for a lot, and sends them as an invitation. The site must refuse after little work."""
 
 import os
 import tracemalloc

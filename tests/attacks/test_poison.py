@@ -1,8 +1,6 @@
-"""Poison: one member sends counts that it did not count, for a result that it likes better.
-
-It has a changed program and follows the protocol, so nobody can tell who it is. It succeeded
-against earlier versions with any number that fits a word, negative ones included.
-"""
+"""Poison: one member sends counts that it did not count, for a result that it likes better. It has
+a changed program and follows the protocol, so nobody can tell who it is. It succeeded against
+earlier versions with any number that fits a word, negative ones included."""
 
 import json
 import re

@@ -1,8 +1,6 @@
-"""Who takes local reports in, or somebody between, tells a site of a second round as it likes.
-
-What a site reports keeps its epsilon whatever the bins: no row is reported twice, and nothing is
-under a plan that an approved intake did not sign, or whose bins do not follow from a first round.
-"""
+"""Who takes local reports in, or somebody between, tells a site of a second round as it likes. What
+a site reports keeps its epsilon whatever the bins: no row is reported twice, and nothing is under a
+plan that an approved intake did not sign, or whose bins do not follow from a first round."""
 
 import json
 

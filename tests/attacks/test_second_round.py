@@ -1,8 +1,6 @@
-"""Second rounds that are not of the first: other bins, other sites, an old first, two of them.
-
-The attacker is an approved coordinator. It opens the sum of the first round, which no site sees,
-and says which bins follow from it; whatever it says is signed with its key.
-"""
+"""Second rounds that are not of the first: other bins, other sites, an old first, two of them. The
+attacker is an approved coordinator. It opens the sum of the first round, which no site sees, and
+says which bins follow from it; whatever it says is signed with its key."""
 
 import msgspec
 import numpy as np

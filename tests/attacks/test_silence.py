@@ -1,10 +1,8 @@
-"""Silence that tells of data: questions whose answer is whether a site answers.
-
-The attacker is an approved coordinator. It chooses plans, labels and weights such that a site
-falls silent if and only if something is true of its rows. Silence costs no budget, so it asks as
-often as it likes. Under noise, and for local reports, nothing about rows may change the number
-or the size of a site's messages, nor what its ledger says.
-"""
+"""Silence that tells of data: questions whose answer is whether a site answers. The attacker is an
+approved coordinator. It chooses plans, labels and weights such that a site falls silent if and only
+if something is true of its rows. Silence costs no budget, so it asks as often as it likes. Under
+noise, and for local reports, nothing about rows may change the number or the size of a site's
+messages, nor what its ledger says."""
 
 import functools
 import logging
@@ -128,11 +126,9 @@ def question_by_question(folder, highest, bounds):
 
 
 def test_weights_that_give_nan_do_not_find_the_largest_value(folder):
-    """One session, 221 questions, each a hundredth higher; silence until the bound is reached.
-
-    The number of questions until the first answer locates the hospital's largest value to
-    0.01. The ledger shows one reservation. It must not depend on the value.
-    """
+    """One session, 221 questions, each a hundredth higher; silence until the bound is reached. The
+    number of questions until the first answer locates the hospital's largest value to 0.01. The
+    ledger shows one reservation. It must not depend on the value."""
     bounds = np.arange(101, 322) / 100
     low, high = (
         question_by_question(folder / str(highest), highest, bounds) for highest in (1.314, 2.372)
@@ -201,10 +197,8 @@ def engine(request, folder, monkeypatch):
 
 @pytest.mark.parametrize("positive", [7, "dead", 0.5, 0])
 def test_a_positive_label_does_not_ask_for_labels(engine, positive):
-    """With `positive=7` a site of 0s and 1s has a third label and falls silent.
-
-    A site of 0s does not: one positive among 300 rows shows with certainty, at epsilon 0.01.
-    """
+    """With `positive=7` a site of 0s and 1s has a third label and falls silent. A site of 0s does
+    not: one positive among 300 rows shows with certainty, at epsilon 0.01."""
     plan = noisy_plan(4, 0.01, positive=positive)
     assert messages(engine, plan, with_positives(0)) == messages(engine, plan, with_positives(1))
 
@@ -318,10 +312,8 @@ def two_rounds():
 
 
 def between(messages):
-    """How many replies there are at each stage of two rounds, and what else does not vary.
-
-    The bins of the second are as noise has it, and what is sent there is as long as they are many.
-    """
+    """How many replies there are at each stage of two rounds, and what else does not vary. The bins
+    of the second are as noise has it, and what is sent there is as long as they are many."""
     sizes, gained, finished = messages
     return {stage: (len(both), both[0]) for stage, both in sizes.items()}, gained, finished
 
@@ -374,10 +366,8 @@ FEW = sorted(COUNTABLE_KINDS.keys() - {"all NaN", "above largest"})
 @pytest.mark.filterwarnings("ignore:epsilon 30 protects nobody")
 @pytest.mark.parametrize("kind", FEW)
 def test_three_broken_rows_move_three_rows(engine, kind):
-    """What noise hides is one row: a row that cannot be counted must not move all others.
-
-    Of epsilon 30 no noise is left, so that the counts themselves show.
-    """
+    """What noise hides is one row: a row that cannot be counted must not move all others. Of
+    epsilon 30 no noise is left, so that the counts themselves show."""
     plan = noisy_plan(4, 30.0)
     clients = {VICTIM: clean(), **OTHERS}
     key = type(engine), "counts"
@@ -502,9 +492,7 @@ def reports_in(plan, size):
 @pytest.mark.parametrize("kind", ["no rows", *(kind for kind in KINDS if "stream that" in kind)])
 def test_an_attempt_to_report_is_charged(reporter, kind):
     """Where rows cannot be read to the end: how many there are is told, whether it failed is not.
-
-    The number of reports is public under local DP, so the size may differ.
-    """
+    The number of reports is public under local DP, so the size may differ."""
     size, entries = reporter.report(report_plan(), OTHER_KINDS[kind](*clean()))
     assert "commit" in entries
     assert size is not None

@@ -1,9 +1,7 @@
 """Silence that tells of slices: groups, classes and scores that a row lacks, or has too many of.
-
 The attacker is an approved coordinator that asks for slices under noise. Whatever rows hold, a site
 that joined sends as many messages of the same sizes, and each row counts in stated places that it
-decides by itself.
-"""
+decides by itself."""
 
 import logging
 

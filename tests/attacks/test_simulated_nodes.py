@@ -1,9 +1,7 @@
 """Nodes that are taken for simulated ones answer without a site file: nothing says whom they trust.
-
 The attacker is the server of a run. It cannot name a site file that suits it, so it tries to have a
 node believe that it is simulated, or finds one that uses Ray for work of its own: a node was
-simulated where Ray ran in its process.
-"""
+simulated where Ray ran in its process."""
 
 import sys
 from types import SimpleNamespace

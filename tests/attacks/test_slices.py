@@ -1,8 +1,6 @@
-"""Slices chosen to single out: groups of one patient, scores side by side, plans in turn.
-
-The attacker is an approved coordinator of exact sums. It sees the sum before small cells are
-merged, and names the groups, classes and models that it wants told apart.
-"""
+"""Slices chosen to single out: groups of one patient, scores side by side, plans in turn. The
+attacker is an approved coordinator of exact sums. It sees the sum before small cells are merged,
+and names the groups, classes and models that it wants told apart."""
 
 import msgspec
 import numpy as np
@@ -122,9 +120,7 @@ def test_two_scores_together_are_refused(folder):
 
 def test_how_many_labels_two_scores_together_give_away():
     """Those in cells of one class, to whoever knows the scores; documented in security.md. Seeded.
-
-    10,000 rows, 30% positive, scores correlated by 0.9.
-    """
+    10,000 rows, 30% positive, scores correlated by 0.9."""
     rng = np.random.default_rng(1)
     labels, (shared, own) = rng.random(10_000) < 0.3, rng.normal(size=(2, 10_000))
     odds = {"new": 1.5 * labels - 1.2 + shared}
@@ -272,10 +268,8 @@ def test_a_class_that_is_left_out_shows_once(folder):
 
 
 def test_a_plan_says_what_its_slices_are_and_what_they_show():
-    """Whoever approves reads the names, how often a row counts, and what noise would hide.
-
-    Under noise the two scores together are all that is sent: a row counts once.
-    """
+    """Whoever approves reads the names, how often a row counts, and what noise would hide. Under
+    noise the two scores together are all that is sent: a row counts once."""
     task = msgspec.structs.replace(PAIR, groups=SEX)
     exact, noisy = plan_of(task), plan_of(task, min_cell=0, privacy=fg.DistributedDP(1.0))
     for plan in (exact, noisy):

@@ -1,8 +1,6 @@
-"""Trust that was withdrawn: what a site no longer allows must not go on.
-
-The attacker is a coordinator, or a peer, that a site's operator strikes from the site file
-while an evaluation is under way: a key was stolen, a contract ended.
-"""
+"""Trust that was withdrawn: what a site no longer allows must not go on. The attacker is a
+coordinator, or a peer, that a site's operator strikes from the site file while an evaluation is
+under way: a key was stolen, a contract ended."""
 
 import re
 
@@ -32,10 +30,8 @@ def strike(attack, kind):
 
 @pytest.mark.parametrize("kind", ["coordinator", "peers", "epsilon", "dataset"])
 def test_counts_do_not_leave_for_what_a_site_no_longer_allows(attack, kind):
-    """Joined while it was allowed; asked for counts when it no longer is.
-
-    Nor are new data charged to the old name, where the site's file names the next dataset.
-    """
+    """Joined while it was allowed; asked for counts when it no longer is. Nor are new data charged
+    to the old name, where the site's file names the next dataset."""
     session = attack.begin(noisy_plan(4))
     session.play(Stage.ADVERTISE, Stage.SHARE)
     if kind == "dataset":

@@ -1,8 +1,6 @@
 """Two evaluations of one plan, by the same members and coordinator: neither is good for the other.
-
 The coordinator keeps all that was said in the first and says it in the second, under its own
-signature: whole bodies, and every part of one in the place of its like.
-"""
+signature: whole bodies, and every part of one in the place of its like."""
 
 import msgspec
 import pytest

@@ -1,9 +1,7 @@
-"""Exact sums as a query interface: one patient's score, found by asking again and again.
-
-The attacker is an approved coordinator. Every plan is within the site's limits, over the same
-sites and the same rows; it chooses the edges, or the map that scores go through first. It
-learns a score of one patient as finely as floats are.
-"""
+"""Exact sums as a query interface: one patient's score, found by asking again and again. The
+attacker is an approved coordinator. Every plan is within the site's limits, over the same sites and
+the same rows; it chooses the edges, or the map that scores go through first. It learns a score of
+one patient as finely as floats are."""
 
 import json
 
@@ -66,10 +64,8 @@ def test_a_score_is_not_found_by_zooming_in(folder):
 
 @pytest.mark.parametrize("kind", ["values", "logit", "edges", "one narrow bin"])
 def test_narrow_bins_of_every_kind_are_refused(folder, kind):
-    """Known values are bins of no width; log-odds are narrow at the ends.
-
-    One narrow bin asks whether the patient with this score is among the rows.
-    """
+    """Known values are bins of no width; log-odds are narrow at the ends. One narrow bin asks
+    whether the patient with this score is among the rows."""
     attack = attacker(folder)
     _, scores = attack.clients[VICTIM]
     after = np.nextafter(scores[0], 2)
@@ -84,10 +80,8 @@ def test_narrow_bins_of_every_kind_are_refused(folder, kind):
 
 def test_two_wide_axes_are_not_one_narrow_bin(folder):
     """Edges of the second sum lie 1e-9 above those of the first: the difference is that narrow.
-
-    Every bin of both is wide. Whether a patient has a certain score, and which label, shows all
-    the same: a coordinator who can work out a patient's score finds out the label.
-    """
+    Every bin of both is wide. Whether a patient has a certain score, and which label, shows all the
+    same: a coordinator who can work out a patient's score finds out the label."""
     attack = attacker(folder)
     labels, scores = attack.clients[VICTIM]
     patient = int(np.flatnonzero(labels)[0])
@@ -236,11 +230,9 @@ def test_under_noise_any_map_costs_the_same(folder):
 
 @pytest.mark.parametrize("view", [slice(None), slice(None, None, -1), slice(None, None, 2)])
 def test_under_noise_a_row_outside_of_the_map_moves_no_other_row(view):
-    """Rows at an edge that the last digit of a logarithm decides, and one with a score of 2.
-
-    NumPy takes logarithms of an array that lies backwards in memory by another function. Where
-    that row made a copy of the others, all of them were in another bin.
-    """
+    """Rows at an edge that the last digit of a logarithm decides, and one with a score of 2. NumPy
+    takes logarithms of an array that lies backwards in memory by another function. Where that row
+    made a copy of the others, all of them were in another bin."""
     scores = np.random.default_rng(0).random(200_000)
     form = Beta(1.0, 0.0, 0.0)
     ways = np.array([form.apply(scores), form.apply(scores[::-1])[::-1]])

@@ -44,10 +44,8 @@ def engine(make_engine):
 
 @pytest.fixture
 def noiseless():
-    """A DP plan with an epsilon so large that noise comes once in 10^11 runs.
-
-    It shows what is clipped; and exact sums over cohorts that differ by one are refused.
-    """
+    """A DP plan with an epsilon so large that noise comes once in 10^11 runs. It shows what is
+    clipped; and exact sums over cohorts that differ by one are refused."""
 
     def make(**options):
         return noisy_plan(30.0, **options)

@@ -1,7 +1,5 @@
-"""One suite that every engine passes: the same plan and clients give the same result.
-
-What an engine is, and how another one joins, is in `tests/support/conformance.py`.
-"""
+"""One suite that every engine passes: the same plan and clients give the same result. What an
+engine is, and how another one joins, is in `tests/support/conformance.py`."""
 
 import math
 
@@ -171,9 +169,7 @@ MODELS = {
 @pytest.mark.parametrize("silent", [{}, {"site-1": Stage.MASK}, {"site-1": Stage.AGREE}])
 def test_noise_follows_the_law_of_the_survivors(make_engine, privacy, silent):
     """Seeded. A right engine fails with a fresh seed once in a million times, each of two ways.
-
-    4,096 independent draws. The law is the one that `fg.evaluate` draws from.
-    """
+    4,096 independent draws. The law is the one that `fg.evaluate` draws from."""
     plan = noisy_plan(bins=2048, privacy=privacy)
     result = make_engine(seed=5).run(plan, CLIENTS, silent=silent)
     stay = OTHERS if Stage.MASK in silent.values() else EVERYBODY
@@ -190,10 +186,8 @@ def test_noise_follows_the_law_of_the_survivors(make_engine, privacy, silent):
 
 
 def test_noise_on_every_level(make_engine):
-    """Seeded, false alarm 1e-6: leaves and inner nodes of the tree are drawn on their own.
-
-    The bins are least-squares estimates; their mean square is the variance stated.
-    """
+    """Seeded, false alarm 1e-6: leaves and inner nodes of the tree are drawn on their own. The bins
+    are least-squares estimates; their mean square is the variance stated."""
     plan = noisy_plan(bins=2048, tree=(64, 32))
     result = make_engine(seed=9).run(plan, CLIENTS)
     noise = counts_of(result) - pooled_counts(plan, CLIENTS)

@@ -254,11 +254,9 @@ def test_a_client_without_rows_adds_nothing_to_score_sums(engine, noiseless):
 
 def test_noise_on_score_sums_follows_the_law_of_the_survivors(make_engine):
     """Seeded. A right engine fails with a fresh seed once in a million times, each of three ways.
-
     4,096 draws that are independent of each other and of those on the counts. Shares of four
     survivors where three must stay: not quite discrete Laplace, so the law of one process is what
-    they are held against, and its variance is computed here.
-    """
+    they are held against, and its variance is computed here."""
     plan = noisy_plan(bins=2048, score_sums=True)
     result = make_engine(seed=5).run(plan, CLIENTS, silent={"site-1": Stage.MASK})
     noise = (sums_of(result) - pooled_sums(plan, CLIENTS, OTHERS)).ravel()

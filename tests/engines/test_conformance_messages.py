@@ -60,9 +60,7 @@ SPOILED = {
 
 def spoilings():
     """All of them in all rounds on the first engine, where the machines of secure summation meet.
-
-    The other engines carry messages unread: each way to spoil one, and each round, once.
-    """
+    The other engines carry messages unread: each way to spoil one, and each round, once."""
     everything = list(itertools.product(Stage, SPOILED))
     each = list(zip(Stage, itertools.cycle(SPOILED), strict=False))
     for number, (engine, kind) in enumerate(ENGINES.items()):

@@ -1,7 +1,5 @@
 """One member of five sends what no rows have: a refusal, or under noise a caution, on every engine.
-
-A secure sum cannot tell who it was.
-"""
+A secure sum cannot tell who it was."""
 
 import numpy as np
 import pytest

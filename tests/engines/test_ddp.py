@@ -1,8 +1,6 @@
 """`evaluate` under distributed differential privacy: what is promised, planned, drawn and kept.
-
-Seeds are fixed: a test of a sample passes always or never, and says how rarely a fresh seed
-would fail a right implementation.
-"""
+Seeds are fixed: a test of a sample passes always or never, and says how rarely a fresh seed would
+fail a right implementation."""
 
 import json
 
@@ -159,9 +157,7 @@ def test_totals_of_both_ways_follow_one_law(privacy):
 
 def test_noise_is_calibrated_to_those_who_do_not_collude():
     """False alarm: 1e-6. With 2 of 4 colluding and 6 there, the variance is three times as large.
-
-    Discrete Laplace noise of epsilon 1 comes from 2 honest clients; 6 clients add their shares.
-    """
+    Discrete Laplace noise of epsilon 1 comes from 2 honest clients; 6 clients add their shares."""
     noise, _ = noise_at_leaves(POLYA, seed=31, every_share=False, cohort=fg.Cohort(4, 2))
     expected = 3 * 2 * np.exp(-1) / (1 - np.exp(-1)) ** 2
     squares = noise**2

@@ -1,8 +1,6 @@
 """The file exchange between processes: a whole evaluation, who vanishes, what is not joined.
-
 Commands run in processes of their own, as `commands_child.py` starts them. `fedgauge` itself runs
-in tests/test_docs.py.
-"""
+in tests/test_docs.py."""
 
 import json
 import re
@@ -260,10 +258,8 @@ def test_two_plans_for_two_groups_of_sites(world):
 
 
 def test_two_evaluations_at_once(world):
-    """Sessions of one site do not touch each other.
-
-    Both are over all sites or over none, so the other one leaves nothing open.
-    """
+    """Sessions of one site do not touch each other. Both are over all sites or over none, so the
+    other one leaves nothing open."""
     plan = plan_for(bins=8, cohort=fg.Cohort(4, 1))
     runs = [world.folder / "one", world.folder / "two"]
     for run in runs:

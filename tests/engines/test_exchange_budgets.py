@@ -274,10 +274,8 @@ def test_a_sum_that_would_lay_a_site_bare_stops_before_anything_is_counted(world
 
 
 def test_a_sum_that_was_never_confirmed_is_not_forgotten(world):
-    """Whoever submitted and was not asked to confirm may be in a sum that others confirmed.
-
-    However many others confirm: without its vote the coordinator gets nothing.
-    """
+    """Whoever submitted and was not asked to confirm may be in a sum that others confirmed. However
+    many others confirm: without its vote the coordinator gets nothing."""
     run, clients = run_with(world, 1, NAMES)
     for name in (B, C, D):
         world.answer(run, name, Stage.AGREE)

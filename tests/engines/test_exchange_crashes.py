@@ -1,8 +1,6 @@
 """The file exchange where processes are killed: nothing is spent twice, and no key is left behind.
-
-Everything lies in a folder in memory where there is one: what a killed process wrote is kept
-there like anywhere.
-"""
+Everything lies in a folder in memory where there is one: what a killed process wrote is kept there
+like anywhere."""
 
 import hashlib
 import itertools

@@ -1,7 +1,5 @@
-"""What a site's operator is told of rows and of costs, and what is refused when it is over.
-
-Nothing that is told changes what is sent, and nothing is charged for what no longer counts.
-"""
+"""What a site's operator is told of rows and of costs, and what is refused when it is over. Nothing
+that is told changes what is sent, and nothing is charged for what no longer counts."""
 
 import re
 import shlex

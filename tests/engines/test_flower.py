@@ -1,8 +1,5 @@
-"""The Flower engine on a stand-in for Flower's Grid: what is special to it.
-
-That results are right, dropouts survived and tampering noticed is tested for all engines alike
-in test_conformance.py.
-"""
+"""The Flower engine on a stand-in for Flower's Grid: what is special to it. That results are right,
+dropouts survived and tampering noticed is tested for all engines alike in test_conformance.py."""
 
 import difflib
 import io

@@ -1,10 +1,8 @@
-"""The Flower engine in Flower's own processes: one simulation, one deployment.
-
-What Flower logs changes with its version and with the load of the machine: nothing here depends on
-it. What counts is in fedgauge's own files, in which processes live, and in what a port answers.
-Ports are free when they are chosen and may be taken a moment later, and Flower's commands fail now
-and then on a busy machine: they are tried again, a few times.
-"""
+"""The Flower engine in Flower's own processes: one simulation, one deployment. What Flower logs
+changes with its version and with the load of the machine: nothing here depends on it. What counts
+is in fedgauge's own files, in which processes live, and in what a port answers. Ports are free when
+they are chosen and may be taken a moment later, and Flower's commands fail now and then on a busy
+machine: they are tried again, a few times."""
 
 import http.client
 import http.server

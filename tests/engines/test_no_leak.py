@@ -1,11 +1,8 @@
-"""Nothing that belongs to one client is ever on the server's side, in any form.
-
-Everything is kept that the coordinator's side writes, logs, prints, raises or is sent, at every
-step, and searched for the scores, labels and counts of each client: as text, as numbers in the
-byte forms that a leak would take, and as whole vectors, alone and summed over some of the
-clients. All randomness is seeded, so that a test passes always or never. What the search can
-find is tested too.
-"""
+"""Nothing that belongs to one client is ever on the server's side, in any form. Everything is kept
+that the coordinator's side writes, logs, prints, raises or is sent, at every step, and searched for
+the scores, labels and counts of each client: as text, as numbers in the byte forms that a leak
+would take, and as whole vectors, alone and summed over some of the clients. All randomness is
+seeded, so that a test passes always or never. What the search can find is tested too."""
 
 import logging
 import os

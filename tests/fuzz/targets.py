@@ -1,9 +1,7 @@
-"""Everything that reads what somebody else wrote, as functions of some bytes.
-
-A row of :data:`TARGETS` has the form of the bytes, by which they are mutated, and what makes the
-seeds and the function. What a signature or a checksum covers is mutated without it and signed
-anew, so that mutants get past it. All that a function may raise is a `FedgaugeError`.
-"""
+"""Everything that reads what somebody else wrote, as functions of some bytes. A row of
+:data:`TARGETS` has the form of the bytes, by which they are mutated, and what makes the seeds and
+the function. What a signature or a checksum covers is mutated without it and signed anew, so that
+mutants get past it. All that a function may raise is a `FedgaugeError`."""
 
 import logging
 import os
@@ -90,10 +88,8 @@ class Raising(logging.Handler):
 
 @contextmanager
 def ready(name):
-    """The seeds of a target, and a function that says whether an input is read.
-
-    Randomness begins anew for each input.
-    """
+    """The seeds of a target, and a function that says whether an input is read. Randomness begins
+    anew for each input."""
     rng = random.Random(name)  # noqa: S311  (to be repeated)
     with (
         mock.patch.object(os, "urandom", rng.randbytes),

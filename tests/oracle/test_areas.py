@@ -115,10 +115,8 @@ def test_det_curve_is_scikit_learns(name):
 
 
 def precision_recall_gain(labels, scores):
-    """Flach & Kull 2015, section 3, point by point; a crossing where recall gain is 0.
-
-    Between two operating points true and false positives mix in proportion.
-    """
+    """Flach & Kull 2015, section 3, point by point; a crossing where recall gain is 0. Between two
+    operating points true and false positives mix in proportion."""
     share = labels.mean()
     positives, negatives = labels.sum(), len(labels) - labels.sum()
     points = [(0.0, 0.0)]
@@ -422,10 +420,8 @@ def test_straight_average_precision_is_the_area_under_the_straight_curve(counts)
 
 
 def test_spread_of_average_precision_over_samples_false_alarm_below_one_in_a_million():
-    """Standard deviations over 3,000 bootstrap samples are off by 1.3%; 10% are seven of these.
-
-    The first-order formula itself is off by a few per cent at this size.
-    """
+    """Standard deviations over 3,000 bootstrap samples are off by 1.3%; 10% are seven of these. The
+    first-order formula itself is off by a few per cent at this size."""
     labels, scores = draw("random", 900)
     rng = np.random.default_rng(1)
     counts = np.array([np.histogram(scores[labels == y], 64, (0, 1))[0] for y in (0, 1)])

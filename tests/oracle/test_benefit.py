@@ -1,8 +1,6 @@
-"""Net benefit against its definition on raw scores, by scikit-learn's confusion matrix.
-
-The definition is that of Vickers & Elkin 2006, as in the R and Python packages dcurves: positive
-from the threshold up, ``tp_rate - t / (1 - t) * fp_rate`` with rates of all examples.
-"""
+"""Net benefit against its definition on raw scores, by scikit-learn's confusion matrix. The
+definition is that of Vickers & Elkin 2006, as in the R and Python packages dcurves: positive from
+the threshold up, ``tp_rate - t / (1 - t) * fp_rate`` with rates of all examples."""
 
 import numpy as np
 import pytest

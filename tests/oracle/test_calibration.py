@@ -1,10 +1,8 @@
 """Calibration against netcal, torchmetrics, scikit-learn, statsmodels and plain row-wise formulas.
-
-The numbers of netcal and torchmetrics are kept in ``tests/fixtures/calibration_oracles.json``,
-with how they were made. On an axis of known values each score is a bin of its own, so all numbers
-must be those of the rows. Groups are left-closed here; where a package has another rule, its
-groups are given as edges, so that only the rule differs.
-"""
+The numbers of netcal and torchmetrics are kept in ``tests/fixtures/calibration_oracles.json``, with
+how they were made. On an axis of known values each score is a bin of its own, so all numbers must
+be those of the rows. Groups are left-closed here; where a package has another rule, its groups are
+given as edges, so that only the rule differs."""
 
 from pathlib import Path
 

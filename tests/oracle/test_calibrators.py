@@ -1,9 +1,7 @@
-"""Fitted calibrators against scikit-learn, statsmodels, netcal and betacal, on exact counts.
-
-The numbers of netcal and betacal are kept in ``tests/fixtures/calibration_oracles.json``, with
-how they were made. On an axis of known values each score is a bin of its own, so a map fitted to
-counts must be the one fitted to rows.
-"""
+"""Fitted calibrators against scikit-learn, statsmodels, netcal and betacal, on exact counts. The
+numbers of netcal and betacal are kept in ``tests/fixtures/calibration_oracles.json``, with how they
+were made. On an axis of known values each score is a bin of its own, so a map fitted to counts must
+be the one fitted to rows."""
 
 import numpy as np
 import pytest

@@ -1,8 +1,6 @@
 """Privacy of several classes and labels by enumeration: every row, every neighbour, every output.
-
 As in test_privacy_enumeration.py: the largest log-ratio is a sum over the numbers that are sent, of
-which one row moves several. What a row moves comes from the code that makes a client's numbers.
-"""
+which one row moves several. What a row moves comes from the code that makes a client's numbers."""
 
 import itertools
 import math

@@ -1,8 +1,6 @@
 """Privacy of flipped labels by enumeration: all labels of a few rows, all that can be told of them.
-
 Probabilities are exact fractions, written here from the chance in the plan; other tests hold the
-code that flips to that law.
-"""
+code that flips to that law."""
 
 import itertools
 import math

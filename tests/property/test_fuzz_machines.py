@@ -1,8 +1,7 @@
 """Whatever bytes come, a machine refuses them with an error of ours, and goes on as if unasked.
-
 Other messages come where ``FEDGAUGE_FUZZ_SEED`` is another one. `make fuzz` runs longer, with
-coverage, over these machines and over all else that reads what others sent; each of its targets reads some mutants here.
-"""
+coverage, over these machines and over all else that reads what others sent; each of its targets
+reads some mutants here."""
 
 import json
 import os

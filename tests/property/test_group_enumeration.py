@@ -1,8 +1,6 @@
-"""Privacy of groups by enumeration: every row, of every group, listed or not, and all outputs.
-
-As in test_privacy_enumeration.py: the noise of different counts is independent, so the largest
-log-ratio is the sum of the counts' largest. Counts come from the code that makes them.
-"""
+"""Privacy of groups by enumeration: every row, of every group, listed or not, and all outputs. As
+in test_privacy_enumeration.py: the noise of different counts is independent, so the largest
+log-ratio is the sum of the counts' largest. Counts come from the code that makes them."""
 
 import itertools
 import math

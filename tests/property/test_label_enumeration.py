@@ -1,9 +1,6 @@
-"""Privacy of labels by enumeration: all labels of a few examples, every flip, all outputs;
-also where one party answers alone.
-
-Counts are those that a label party sends, laws those that are drawn from. Noise of different
-nodes is independent, so the largest log-ratio is a sum over nodes.
-"""
+"""Privacy of labels by enumeration: all labels of a few examples, every flip, all outputs; also
+where one party answers alone. Counts are those that a label party sends, laws those that are drawn
+from. Noise of different nodes is independent, so the largest log-ratio is a sum over nodes."""
 
 import itertools
 import math

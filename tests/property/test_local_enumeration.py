@@ -1,8 +1,6 @@
-"""Privacy of local reports by enumeration: all reports, all pairs of rows, exact fractions.
-
-The law of a report is written here from the chances in the plan, and a second set of tests holds
-the code that draws to that law, at the words where its decisions change.
-"""
+"""Privacy of local reports by enumeration: all reports, all pairs of rows, exact fractions. The law
+of a report is written here from the chances in the plan, and a second set of tests holds the code
+that draws to that law, at the words where its decisions change."""
 
 import itertools
 import math

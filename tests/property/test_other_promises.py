@@ -1,10 +1,8 @@
-"""What a plan made for one unit promises to others, by enumeration of small inputs.
-
-A site's budget rests on it: whomever plans protect, each costs a row that counts or does not at
-most its epsilon and delta, and a row that is replaced, or whose label is the other one, at most two
-steps. The ledger's module states this in general (`fedgauge.site.ledger`); how losses are found is
-in test_privacy_enumeration.py.
-"""
+"""What a plan made for one unit promises to others, by enumeration of small inputs. A site's budget
+rests on it: whomever plans protect, each costs a row that counts or does not at most its epsilon
+and delta, and a row that is replaced, or whose label is the other one, at most two steps. The
+ledger's module states this in general (`fedgauge.site.ledger`); how losses are found is in
+test_privacy_enumeration.py."""
 
 import itertools
 import math

@@ -1,8 +1,6 @@
 """Privacy of noisy pairs by enumeration: all labels of a few examples, every flip, all outputs.
-
 Discrete Laplace noise has log-probabilities that are fractions, up to a constant, so epsilon is
-compared exactly. Beyond the values that noise-free numbers take, ratios no longer change.
-"""
+compared exactly. Beyond the values that noise-free numbers take, ratios no longer change."""
 
 import itertools
 import math
@@ -147,10 +145,8 @@ def test_the_mean_distance_is_no_sensitivity():
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_what_is_drawn_is_what_was_enumerated(name):
     """Seeded: variances of 2,000 draws stray by 5%, a correlation by 2%; five times is allowed.
-
     Laws above are those in the terms. Here a party draws from them: both numbers, each in steps of
-    1, neither by the other.
-    """
+    1, neither by the other."""
     noise = MECHANISMS[name].noise
     privacy = label_dp(1.0, noise=noise, delta=None if noise == "polya" else 1e-5)
     ranks = doubled_midranks(np.array(SCORES["four"]))

@@ -1,10 +1,8 @@
-"""Privacy of polya noise by enumeration: all neighbours of small inputs, all outputs.
-
-The noise of different nodes is independent, so the log-ratio of the probabilities of an output
-under two inputs is a sum over nodes, and its largest value the sum of the nodes' largest
-values. Laws are read from the tables that are drawn from, outputs go as far as a node has
-2^-80 of probability, and counts come from the code that makes them.
-"""
+"""Privacy of polya noise by enumeration: all neighbours of small inputs, all outputs. The noise of
+different nodes is independent, so the log-ratio of the probabilities of an output under two inputs
+is a sum over nodes, and its largest value the sum of the nodes' largest values. Laws are read from
+the tables that are drawn from, outputs go as far as a node has 2^-80 of probability, and counts
+come from the code that makes them."""
 
 import itertools
 import math
@@ -41,10 +39,8 @@ TWO_ROWS = DistributedDP(1.0, unit="subject", max_per_unit=2)
 
 @cache
 def neighbour_changes(spec, tree, base=()):
-    """By level, how far every node moves, for every pair of neighbouring inputs.
-
-    A unit hands in any rows, one more than its cap too; `base` are the rows of another unit.
-    """
+    """By level, how far every node moves, for every pair of neighbouring inputs. A unit hands in
+    any rows, one more than its cap too; `base` are the rows of another unit."""
     rows = list(itertools.product((0, 1), range(math.prod(tree))))
     most = 1 if spec.unit == "example" else spec.max_per_unit + 1
     held = [

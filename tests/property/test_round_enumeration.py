@@ -1,9 +1,7 @@
-"""Privacy of two rounds of reports by enumeration: all rows, both rounds, all reports.
-
-What is seen of a row is the round that its id says, and its report. Chances of rounds come from the
-code that asks whose turn it is, cells from the code that encodes rows, laws from the plans. As in
-test_local_enumeration.py, exact fractions throughout.
-"""
+"""Privacy of two rounds of reports by enumeration: all rows, both rounds, all reports. What is seen
+of a row is the round that its id says, and its report. Chances of rounds come from the code that
+asks whose turn it is, cells from the code that encodes rows, laws from the plans. As in
+test_local_enumeration.py, exact fractions throughout."""
 
 from fractions import Fraction
 

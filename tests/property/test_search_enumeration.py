@@ -1,12 +1,10 @@
 """Privacy of two rounds by enumeration: every row more or less, every first sum, and all outputs.
-
 The second round depends on data twice: by what it counts, and by its edges, which follow from the
 first sum. So every first sum is enumerated, its edges are found by the code that finds them, and
 the loss of the second round is that of counts between these edges. As in
 test_privacy_enumeration.py laws are read from the tables that are drawn from, and the noise of
 different counts is independent: the largest log-ratio of second sums is the sum of the counts'
-largest.
-"""
+largest."""
 
 import itertools
 import math
@@ -129,9 +127,7 @@ def outputs_of(plan, reach):
 
 def loss_of(plan, *, truth=None, second=noise_of, reach=3, base=NOTHING):
     """The largest loss of both rounds: over first sums, what they cost and what follows costs.
-
-    `base` are rows that others hold.
-    """
+    `base` are rows that others hold."""
     neighbours = Neighbours(plan, truth)
     held, outputs = counts_of(plan, plan.task.of, base), outputs_of(plan, reach)
     first = np.abs(log_ratio(noise_of(plan), outputs - held, neighbours.moves(plan)))

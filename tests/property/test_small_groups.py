@@ -1,8 +1,6 @@
-"""Groups that are hidden cannot be computed, nor nearly, from all that is shown.
-
-By brute force: of every small table of groups by class, the release is taken, and all tables that
-fit what is shown. Also against an ungrouped result, for crossed groups and two groupings.
-"""
+"""Groups that are hidden cannot be computed, nor nearly, from all that is shown. By brute force: of
+every small table of groups by class, the release is taken, and all tables that fit what is shown.
+Also against an ungrouped result, for crossed groups and two groupings."""
 
 import itertools
 from collections import defaultdict
@@ -98,11 +96,9 @@ def test_no_hidden_count_can_be_told_from_what_is_shown():
 
 
 def test_nor_by_whoever_knows_how_groups_are_chosen():
-    """All tables with the same release: what is known of a hidden group in a class.
-
-    That a group is hidden tells that one of those counted together has few of a class. More than
-    that is not told: at least as many values as a small count can have, none included, remain.
-    """
+    """All tables with the same release: what is known of a hidden group in a class. That a group is
+    hidden tells that one of those counted together has few of a class. More than that is not told:
+    at least as many values as a small count can have, none included, remain."""
     by_release = defaultdict(list)
     for table, released in releases():
         if released is not None:
@@ -195,11 +191,9 @@ def test_bins_merged_for_groups_alone_would_show_small_totals():
 
 
 def test_two_groupings_tell_no_combination():
-    """Side by side they are the margins of a table, whose cells were never counted.
-
-    Every table of two groups by two, with up to four in each: of all tables with the margins that
-    are shown, a cell has as many values as a small count, or one that may be shown.
-    """
+    """Side by side they are the margins of a table, whose cells were never counted. Every table of
+    two groups by two, with up to four in each: of all tables with the margins that are shown, a
+    cell has as many values as a small count, or one that may be shown."""
     task = BinaryTask(groups={"g": ["a"], "h": ["x"]})
     for cells in itertools.product(range(5), repeat=4):
         joint = np.array(cells).reshape(2, 2)

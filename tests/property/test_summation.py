@@ -27,11 +27,9 @@ NEVER = 9  # a stage that never comes
 
 @dataclass
 class Course:
-    """What befalls one attempt: from which stage on each member's replies do not arrive.
-
-    A machine is saved and restored, a client asked twice, or a request heard whose reply is
-    lost, with the given chances, all out of one seed.
-    """
+    """What befalls one attempt: from which stage on each member's replies do not arrive. A machine
+    is saved and restored, a client asked twice, or a request heard whose reply is lost, with the
+    given chances, all out of one seed."""
 
     silent: list
     seed: int = 0
@@ -201,10 +199,8 @@ def test_the_sum_is_that_over_the_survivors(data):
 @settings(deadline=None, max_examples=60)
 @given(data=st.data())
 def test_the_sum_is_that_over_the_survivors_where_few_are_neighbours(data):
-    """Small sparse graphs protect nothing, so checks are off; sums must be right all the same.
-
-    Some pairs then picked each other, some one-sidedly, some not at all.
-    """
+    """Small sparse graphs protect nothing, so checks are off; sums must be right all the same. Some
+    pairs then picked each other, some one-sidedly, some not at all."""
     members = data.draw(st.integers(4, 14))
     degree = data.draw(st.integers(1, members - 2))
     threshold = data.draw(st.integers(1, degree + 1))

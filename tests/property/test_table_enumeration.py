@@ -1,8 +1,6 @@
-"""Privacy of tables by enumeration: all neighbours of small inputs, all outputs.
-
-As in test_privacy_enumeration.py. Changes come from the code that makes a client's numbers, for
-every row of a small domain, and laws are those that are drawn from.
-"""
+"""Privacy of tables by enumeration: all neighbours of small inputs, all outputs. As in
+test_privacy_enumeration.py. Changes come from the code that makes a client's numbers, for every row
+of a small domain, and laws are those that are drawn from."""
 
 import itertools
 

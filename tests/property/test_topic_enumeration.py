@@ -1,9 +1,7 @@
 """Privacy of reports about one of several blocks by enumeration: all rows, all blocks, all reports.
-
 A row is in one cell of each block. The law of a report, its block and its message, is that of the
 code: cells come from the code that encodes rows, chances from the plan. As in
-test_local_enumeration.py, exact fractions throughout.
-"""
+test_local_enumeration.py, exact fractions throughout."""
 
 import itertools
 from fractions import Fraction

@@ -1,8 +1,6 @@
-"""How often intervals of net benefit hold the population's.
-
-An interval that covers 93% of the time falls below the limit of any of the tests here with a chance
-of at most one in a thousand over all of them.
-"""
+"""How often intervals of net benefit hold the population's. An interval that covers 93% of the time
+falls below the limit of any of the tests here with a chance of at most one in a thousand over all
+of them."""
 
 import itertools
 

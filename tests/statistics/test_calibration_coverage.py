@@ -1,9 +1,6 @@
-"""A small, seeded run of studies/calibration_coverage.py.
-
-With intervals that cover as often as the study asks, the chance that any of the counts below is
-under its limit is one in a thousand over all of them; so it is for tests that alarm as often as
-it allows.
-"""
+"""A small, seeded run of studies/calibration_coverage.py. With intervals that cover as often as the
+study asks, the chance that any of the counts below is under its limit is one in a thousand over all
+of them; so it is for tests that alarm as often as it allows."""
 
 import dataclasses
 

@@ -1,9 +1,7 @@
-"""Small, seeded runs of `studies/calibrator_error.py` and `studies/calibrator_loss.py`.
-
-Ratios of errors have deviations of 0.04 over these datasets and are 5 or more of them below their
-limits; losses, means over 16 halves of real scores, are 3.2 or more below. So a fresh seed fails
-with a chance below one in a thousand in all.
-"""
+"""Small, seeded runs of `studies/calibrator_error.py` and `studies/calibrator_loss.py`. Ratios of
+errors have deviations of 0.04 over these datasets and are 5 or more of them below their limits;
+losses, means over 16 halves of real scores, are 3.2 or more below. So a fresh seed fails with a
+chance below one in a thousand in all."""
 
 import numpy as np
 import pytest

@@ -1,9 +1,6 @@
-"""A small, seeded run of studies/classes.py.
-
-With intervals that cover 94% of the time, the chance that any of the counts below falls under its
-limit is one in a thousand over all of them. The mean error of 8 datasets is over its limit, twice
-what hundreds have, in less than one of a thousand.
-"""
+"""A small, seeded run of studies/classes.py. With intervals that cover 94% of the time, the chance
+that any of the counts below falls under its limit is one in a thousand over all of them. The mean
+error of 8 datasets is over its limit, twice what hundreds have, in less than one of a thousand."""
 
 import numpy as np
 import pytest

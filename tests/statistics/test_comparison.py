@@ -1,8 +1,5 @@
-"""A small, seeded run of studies/comparison.py.
-
-With intervals that cover 94% of the time, the chance that any of the counts below falls under its
-limit is one in a thousand over all of them.
-"""
+"""A small, seeded run of studies/comparison.py. With intervals that cover 94% of the time, the
+chance that any of the counts below falls under its limit is one in a thousand over all of them."""
 
 from dataclasses import replace
 

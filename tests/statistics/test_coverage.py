@@ -1,9 +1,7 @@
-"""A small, seeded run of studies/coverage.py.
-
-With intervals that cover 94% of the time, the chance that any of the counts below falls under
-its limit is one in a thousand over all of them. Widths have no such limit: means of 120 stray by
-a few per cent, and the bound is far from what the study finds.
-"""
+"""A small, seeded run of studies/coverage.py. With intervals that cover 94% of the time, the chance
+that any of the counts below falls under its limit is one in a thousand over all of them. Widths
+have no such limit: means of 120 stray by a few per cent, and the bound is far from what the study
+finds."""
 
 import numpy as np
 from scipy.stats import binom

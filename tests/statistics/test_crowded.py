@@ -1,8 +1,5 @@
-"""Crowded end bins: how often chance alone looks like one.
-
-Seeds are fixed; a fresh seed would fail a correct implementation with the probability that the
-test states.
-"""
+"""Crowded end bins: how often chance alone looks like one. Seeds are fixed; a fresh seed would fail
+a correct implementation with the probability that the test states."""
 
 import numpy as np
 from plans import plan_for, report_plan

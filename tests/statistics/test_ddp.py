@@ -1,8 +1,5 @@
-"""Results under distributed DP: unbiased counts, bounds that cover, small errors.
-
-Seeds are fixed; a fresh seed would fail a correct implementation with the probability that
-the test states.
-"""
+"""Results under distributed DP: unbiased counts, bounds that cover, small errors. Seeds are fixed;
+a fresh seed would fail a correct implementation with the probability that the test states."""
 
 from functools import cache, partial
 from typing import NamedTuple
@@ -89,11 +86,9 @@ def judged(name):
 
 @every_cell
 def test_bounds_cover_the_pooled_value_false_alarm_about_one_in_a_hundred(name):
-    """At least 180 of 200 bounds of the AUC cover, and 52 of 60 of average precision.
-
-    Bounds that cover 0.95 fail this with a chance of 0.1% and 0.3% in the cell without
-    binning error. In the others binning widens the bounds, and all but a few cover.
-    """
+    """At least 180 of 200 bounds of the AUC cover, and 52 of 60 of average precision. Bounds that
+    cover 0.95 fail this with a chance of 0.1% and 0.3% in the cell without binning error. In the
+    others binning widens the bounds, and all but a few cover."""
     for measure, least in (("roc_auc", 180), ("average_precision", 52)):
         found, value = judged(name)[measure]
         assert sum(low <= value <= high for low, high in (e.bounds for e in found)) >= least
@@ -111,11 +106,9 @@ def test_noise_part_is_the_spread_over_runs_false_alarm_below_one_in_a_thousand(
 
 @every_cell
 def test_noise_part_of_average_precision_is_not_too_small(name):
-    """It ignores that repair takes noise away, so it is too large rather than too small.
-
-    Measured ratios are 1.17 to 1.28; a standard deviation from 60 values is off by 9%, so
-    0.75 is four standard errors away.
-    """
+    """It ignores that repair takes noise away, so it is too large rather than too small. Measured
+    ratios are 1.17 to 1.28; a standard deviation from 60 values is off by 9%, so 0.75 is four
+    standard errors away."""
     found, _ = judged(name)["average_precision"]
     spread = np.std([e.unshrunk.value for e in found])
     assert 0.75 < np.mean([e.parts["noise"] for e in found]) / spread < 1.8
@@ -123,10 +116,8 @@ def test_noise_part_of_average_precision_is_not_too_small(name):
 
 @every_cell
 def test_bounds_and_intervals_are_not_wider_than_noise_binning_and_sampling_ask_for(name):
-    """Bounds that cover by being [0, 1] are no bounds.
-
-    Examples are a sample too: an interval for the population is wider than the noise asks.
-    """
+    """Bounds that cover by being [0, 1] are no bounds. Examples are a sample too: an interval for
+    the population is wider than the noise asks."""
     for found, _ in judged(name).values():
         for e in found:
             low, high = e.bounds
@@ -154,11 +145,9 @@ def test_bounds_of_u_cover_the_pooled_value_false_alarm_below_one_in_a_hundred()
 
 @pytest.mark.parametrize("hints", [{}, {"examples": 200_000, "positive_rate": 0.2}], ids=str)
 def test_auc_of_many_examples_is_close(hints):
-    """Mean absolute error under epsilon 1; binning alone costs a part, the same in every run.
-
-    The mean of 40 errors has a relative standard error of 12%: both limits are twice the
-    figures measured (6.6e-5 and 1.3e-4), so a fresh seed fails with a chance below 1e-6.
-    """
+    """Mean absolute error under epsilon 1; binning alone costs a part, the same in every run. The
+    mean of 40 errors has a relative standard error of 12%: both limits are twice the figures
+    measured (6.6e-5 and 1.3e-4), so a fresh seed fails with a chance below 1e-6."""
     labels, scores = draw_rows(200_000, 0.2)
     clients, exact = split(labels, scores), roc_auc_score(labels, scores)
     errors = []
@@ -187,10 +176,8 @@ def test_error_falls_with_epsilon_false_alarm_below_one_in_a_million():
 def test_noise_on_score_sums_is_discrete_laplace_false_alarm_three_in_a_million(
     neighbours, every_share
 ):
-    """4,096 draws against the law of sensitivity 256, or 512: its shape, mean and variance.
-
-    All clients are honest, so that the shares of all are the noise promised, no more.
-    """
+    """4,096 draws against the law of sensitivity 256, or 512: its shape, mean and variance. All
+    clients are honest, so that the shares of all are the noise promised, no more."""
     labels, scores = draw_rows(2_000, 0.3)
     axis = fg.Axis.uniform(2_048, outside="clip")
     plan = fg.EvaluationPlan.for_histogram(

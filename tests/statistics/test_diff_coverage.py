@@ -1,8 +1,5 @@
-"""A small, seeded run of studies/diff_coverage.py.
-
-With intervals that hold the truth as often as they say, fewer than the limit has a chance of one in
-ten thousand.
-"""
+"""A small, seeded run of studies/diff_coverage.py. With intervals that hold the truth as often as
+they say, fewer than the limit has a chance of one in ten thousand."""
 
 import numpy as np
 import pytest

@@ -1,8 +1,6 @@
-"""Flips of labels: as often as stated, whatever the labels and each other; and what follows.
-
-Seeds are fixed; a fresh seed would fail a correct implementation with the probability that the
-test states.
-"""
+"""Flips of labels: as often as stated, whatever the labels and each other; and what follows. Seeds
+are fixed; a fresh seed would fail a correct implementation with the probability that the test
+states."""
 
 import numpy as np
 import pytest
@@ -89,11 +87,9 @@ def test_intervals_of_the_auc_hold_the_truth_false_alarm_one_in_a_thousand(cell)
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
 def test_bins_and_repair_err_no_more_than_debiased_labels(epsilon):
-    """The paper's estimator: debiased labels in place of labels in the AUC's formula.
-
-    The ratio of root mean squares is 0.90 to 1.00 here, and both see the same flips: it strays by
-    about 0.02, so above 1.1 less than once in a million.
-    """
+    """The paper's estimator: debiased labels in place of labels in the AUC's formula. The ratio of
+    root mean squares is 0.90 to 1.00 here, and both see the same flips: it strays by about 0.02, so
+    above 1.1 less than once in a million."""
     rows, rate, runs = 10_000, 0.25, 150
     rng, rho = np.random.default_rng(4), least_chance(epsilon) / 2**64
     errors = []

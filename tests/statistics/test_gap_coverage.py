@@ -1,8 +1,6 @@
-"""A small, seeded run of studies/gap_coverage.py.
-
-With intervals that cover as often as the study asks for, the chance that any of the counts below
-falls under its limit is one in a thousand over all of them.
-"""
+"""A small, seeded run of studies/gap_coverage.py. With intervals that cover as often as the study
+asks for, the chance that any of the counts below falls under its limit is one in a thousand over
+all of them."""
 
 import numpy as np
 from scipy.stats import binom

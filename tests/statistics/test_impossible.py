@@ -1,8 +1,6 @@
-"""Cautions: how often honest members cause one, and how often a hostile one is noticed.
-
-Seeds are fixed; a fresh seed would fail a correct implementation with the probability that the
-test states.
-"""
+"""Cautions: how often honest members cause one, and how often a hostile one is noticed. Seeds are
+fixed; a fresh seed would fail a correct implementation with the probability that the test
+states."""
 
 import numpy as np
 import pytest

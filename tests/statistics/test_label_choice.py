@@ -1,8 +1,6 @@
-"""A small, seeded run of studies/label_choice.py, and what flips are predicted to add.
-
-Errors of 300 releases of bins stray by 4% and those of 3,000 of pairs by 2%: five times as much
-is left room for, so that another seed fails about once in a million.
-"""
+"""A small, seeded run of studies/label_choice.py, and what flips are predicted to add. Errors of
+300 releases of bins stray by 4% and those of 3,000 of pairs by 2%: five times as much is left room
+for, so that another seed fails about once in a million."""
 
 import math
 

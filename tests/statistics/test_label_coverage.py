@@ -1,8 +1,6 @@
-"""A small, seeded run of studies/label_coverage.py.
-
-With intervals that cover 93.5% of the time, the chance that any of the counts below falls under
-its limit is one in a thousand over all of them.
-"""
+"""A small, seeded run of studies/label_coverage.py. With intervals that cover 93.5% of the time,
+the chance that any of the counts below falls under its limit is one in a thousand over all of
+them."""
 
 import numpy as np
 from scipy.stats import binom

@@ -79,11 +79,9 @@ def test_for_the_auc_alone_binning_adds_little_even_to_wrong_hints(hinted):
 
 
 def adaptive_deviation(parties, examples=EXAMPLES, rate=0.25):
-    """Of the adaptive mechanism of Sun et al. at epsilon 1, where parties' scores are alike.
-
-    Each sends P + s1 and S + u s1 + v s2, u the mean rank and v the farthest from it, with
-    Laplace noise of b and 1 - b of epsilon: b is a half, since u and v are about the same.
-    """
+    """Of the adaptive mechanism of Sun et al. at epsilon 1, where parties' scores are alike. Each
+    sends P + s1 and S + u s1 + v s2, u the mean rank and v the farthest from it, with Laplace noise
+    of b and 1 - b of epsilon: b is a half, since u and v are about the same."""
     positives, negatives = rate * examples, (1 - rate) * examples
     centre = positives * (1 - REFERENCE_AUC) + REFERENCE_AUC * negatives - 0.5
     mean = farthest = (examples - 1) / 2

@@ -1,8 +1,6 @@
-"""Counts from local reports: unbiased, with the stated variance, and close on a million rows.
-
-Seeds are fixed; a fresh seed would fail a correct implementation with the probability that
-the test states.
-"""
+"""Counts from local reports: unbiased, with the stated variance, and close on a million rows. Seeds
+are fixed; a fresh seed would fail a correct implementation with the probability that the test
+states."""
 
 from functools import cache
 
@@ -170,11 +168,8 @@ def a_million():
 @pytest.mark.parametrize("oracle", ["oue", "hadamard"])
 @pytest.mark.parametrize(("epsilon", "limit"), [(5.0, 1.5e-3), (1.0, 1e-2)])
 def test_auc_of_a_million_reports(epsilon, limit, oracle):
-    """Mean absolute error of `auto`, false alarm below one in a thousand.
-
-    The mean of 8 errors has a relative standard error of 27%; measured means are at most half
-    the limits.
-    """
+    """Mean absolute error of `auto`, false alarm below one in a thousand. The mean of 8 errors has
+    a relative standard error of 27%; measured means are at most half the limits."""
     labels, scores, exact = a_million()
     assert 0.84 < exact < 0.86
     spec = fg.LocalDP(epsilon, oracle=oracle)

@@ -1,10 +1,8 @@
-"""Estimates of slices from local reports: unbiased, and as uncertain as they say.
-
-The same rows are reported again and again. Means are judged by their own deviation, at 5 of them;
-variances of 200 estimates against those claimed, by chi-square, at one in 100,000 each. Over all
-cases below that is one false alarm in a thousand. At the end is a small run of
-studies/local_slices.py, with another one in a thousand.
-"""
+"""Estimates of slices from local reports: unbiased, and as uncertain as they say. The same rows are
+reported again and again. Means are judged by their own deviation, at 5 of them; variances of 200
+estimates against those claimed, by chi-square, at one in 100,000 each. Over all cases below that is
+one false alarm in a thousand. At the end is a small run of studies/local_slices.py, with another
+one in a thousand."""
 
 import numpy as np
 import pytest

@@ -1,8 +1,6 @@
-"""Results read through a map: the noise of regrouped counts, and intervals that cover.
-
-Seeds are fixed; a fresh seed would fail a correct implementation with the probability that
-the test states.
-"""
+"""Results read through a map: the noise of regrouped counts, and intervals that cover. Seeds are
+fixed; a fresh seed would fail a correct implementation with the probability that the test
+states."""
 
 from functools import partial
 
@@ -35,11 +33,9 @@ MODELS = {
 
 @pytest.mark.parametrize("model", MODELS)
 def test_noise_of_regrouped_counts_is_what_is_stated_false_alarm_below_one_in_a_thousand(model):
-    """Variances of 5 sums in 2 classes over 500 runs, relative to those stated.
-
-    The noise of a few bins has at most a Laplace law's kurtosis of 6, so a variance is off by
-    10% at one standard error, and by 45% at four and a half: 7e-5 for all ten.
-    """
+    """Variances of 5 sums in 2 classes over 500 runs, relative to those stated. The noise of a few
+    bins has at most a Laplace law's kurtosis of 6, so a variance is off by 10% at one standard
+    error, and by 45% at four and a half: 7e-5 for all ten."""
     clients = split(*draw_rows(2_000, 0.3, seed=3))
     found, stated, sums = [], [], []
     weights = np.random.default_rng(1).normal(size=(2, 5))
@@ -57,11 +53,9 @@ def test_noise_of_regrouped_counts_is_what_is_stated_false_alarm_below_one_in_a_
 
 @pytest.mark.parametrize("name", MAPS)
 def test_intervals_cover_the_population_false_alarm_below_one_in_a_thousand(name):
-    """150 results of 4,000 examples at epsilon 1: losses and AUC of the mapped population.
-
-    At 95% fewer than 130 of 150 cover with a chance of 2e-5, at 93% with one of 2e-3. Over 1,000
-    results 95.4% to 97.3% did.
-    """
+    """150 results of 4,000 examples at epsilon 1: losses and AUC of the mapped population. At 95%
+    fewer than 130 of 150 cover with a chance of 2e-5, at 93% with one of 2e-3. Over 1,000 results
+    95.4% to 97.3% did."""
     labels, scores = draw_rows(1_000_000, 0.3, seed=99)
     scores = MAPS[name].transform(scores)
     truth = {

@@ -1,8 +1,6 @@
-"""A small, seeded run of studies/needs.py: what the planner says is enough is about enough.
-
-Mean half-widths of two evaluations stray by a few per cent, and those found are below 1.3 of what
-was wanted: a factor of 1.5 is far from chance, below one in a thousand.
-"""
+"""A small, seeded run of studies/needs.py: what the planner says is enough is about enough. Mean
+half-widths of two evaluations stray by a few per cent, and those found are below 1.3 of what was
+wanted: a factor of 1.5 is far from chance, below one in a thousand."""
 
 import math
 

@@ -1,8 +1,6 @@
-"""Draws follow their laws. Seeded, so that a test passes always or never.
-
-Each test of a sample rejects a right law with a probability of at most FALSE_ALARM over the
-choice of the seed. The seeds were not picked: they are the numbers written here.
-"""
+"""Draws follow their laws. Seeded, so that a test passes always or never. Each test of a sample
+rejects a right law with a probability of at most FALSE_ALARM over the choice of the seed. The seeds
+were not picked: they are the numbers written here."""
 
 from fractions import Fraction
 

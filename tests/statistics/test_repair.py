@@ -1,8 +1,6 @@
-"""Repaired leaves are unbiased, as noisy as claimed, and less noisy than leaves alone.
-
-Each replicate is a channel. Seeds are fixed; a fresh seed would fail a correct
-implementation with the probability that the test states.
-"""
+"""Repaired leaves are unbiased, as noisy as claimed, and less noisy than leaves alone. Each
+replicate is a channel. Seeds are fixed; a fresh seed would fail a correct implementation with the
+probability that the test states."""
 
 import numpy as np
 import pytest

@@ -1,8 +1,6 @@
-"""A small, seeded run of studies/shrinkage_shapes.py: where shrinkage gains most, it does.
-
-Ratios of errors over 30 runs lie four of their standard errors and more below the limits, so that
-another seed would fail less than once in ten thousand.
-"""
+"""A small, seeded run of studies/shrinkage_shapes.py: where shrinkage gains most, it does. Ratios
+of errors over 30 runs lie four of their standard errors and more below the limits, so that another
+seed would fail less than once in ten thousand."""
 
 import math
 

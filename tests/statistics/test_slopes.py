@@ -1,9 +1,7 @@
-"""Errors fall at least as fast as the papers' bounds, on few points of `studies/slopes.py`.
-
-Seeds are fixed. A slope fails where the lower end of its interval at `LEVEL` is above the
-bound's: where the two are equal, a fresh seed fails with a chance of 5e-5 for each of the 15
-series here, below one in a thousand in all.
-"""
+"""Errors fall at least as fast as the papers' bounds, on few points of `studies/slopes.py`. Seeds
+are fixed. A slope fails where the lower end of its interval at `LEVEL` is above the bound's: where
+the two are equal, a fresh seed fails with a chance of 5e-5 for each of the 15 series here, below
+one in a thousand in all."""
 
 import numpy as np
 import pytest

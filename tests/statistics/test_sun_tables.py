@@ -1,8 +1,6 @@
-"""A small, seeded run of studies/vertical.py: tables of Sun et al. 2022 come out.
-
-A deviation of 100 runs strays by 10% or less two times in three, and the paper's is one too: a
-factor of 1.5 is far from chance, below one in a thousand.
-"""
+"""A small, seeded run of studies/vertical.py: tables of Sun et al. 2022 come out. A deviation of
+100 runs strays by 10% or less two times in three, and the paper's is one too: a factor of 1.5 is
+far from chance, below one in a thousand."""
 
 import math
 

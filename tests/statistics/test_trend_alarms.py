@@ -1,7 +1,5 @@
-"""A small, seeded run of studies/trend_alarms.py.
-
-With alarms as rare as stated, more of them than the limit has a chance of one in ten thousand.
-"""
+"""A small, seeded run of studies/trend_alarms.py. With alarms as rare as stated, more of them than
+the limit has a chance of one in ten thousand."""
 
 from dataclasses import replace
 

@@ -1,10 +1,8 @@
-"""Small, seeded runs of studies/two_rounds.py and studies/two_round_coverage.py.
-
-Means of 12 errors have a standard deviation of about 13%. At what the study finds, 1.0 to 1.2 of
-the oracle's, one above 1.6 has a chance below one in a thousand over all cells (2.1 at scale 1e-4).
-With intervals that cover 94% of the time, the chance that any count below falls under its limit is
-one in a thousand over all of them.
-"""
+"""Small, seeded runs of studies/two_rounds.py and studies/two_round_coverage.py. Means of 12 errors
+have a standard deviation of about 13%. At what the study finds, 1.0 to 1.2 of the oracle's, one
+above 1.6 has a chance below one in a thousand over all cells (2.1 at scale 1e-4). With intervals
+that cover 94% of the time, the chance that any count below falls under its limit is one in a
+thousand over all of them."""
 
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
-"""Runs commands of fedgauge, each in a process of its own that ends when told to.
-
-A request may name the step at which its process is killed.
-"""
+"""Runs commands of fedgauge, each in a process of its own that ends when told to. A request may
+name the step at which its process is killed."""
 
 import os
 import sys

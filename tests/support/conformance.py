@@ -1,9 +1,6 @@
-"""What an engine must be able to do to be tested like every other one.
-
-An engine joins the suite by an adapter with the interface of :class:`Engine`, named in
-:data:`ENGINES`. The suite gives it a plan and the clients' data, lets clients fall silent, and
-alters messages on their way.
-"""
+"""What an engine must be able to do to be tested like every other one. An engine joins the suite by
+an adapter with the interface of :class:`Engine`, named in :data:`ENGINES`. The suite gives it a
+plan and the clients' data, lets clients fall silent, and alters messages on their way."""
 
 import dataclasses
 import itertools
@@ -72,11 +69,9 @@ class Engine(Protocol):
         on_request: Courier = as_sent,
         on_reply: Courier = as_sent,
     ) -> fg.Evaluation:
-        """Evaluate a plan; clients named in `silent` say nothing from a stage on.
-
-        Of two rounds that is the first, and `silent_then` says it of the second. A client keeps its
-        signing key from run to run. What stops the evaluation is raised.
-        """
+        """Evaluate a plan; clients named in `silent` say nothing from a stage on. Of two rounds
+        that is the first, and `silent_then` says it of the second. A client keeps its signing key
+        from run to run. What stops the evaluation is raised."""
 
 
 class SimulationEngine:
@@ -323,11 +318,9 @@ every_stage = pytest.mark.parametrize("stage", Stage, ids=lambda stage: stage.na
 
 
 def assert_goes_on(engine, plan, stage, names=None, **run):
-    """What becomes of the sum when one client is lost from a stage on.
-
-    Counts that were sent are in the sum, whatever their sender does later. But an exact sum is
-    not opened without the vote of everybody in it.
-    """
+    """What becomes of the sum when one client is lost from a stage on. Counts that were sent are in
+    the sum, whatever their sender does later. But an exact sum is not opened without the vote of
+    everybody in it."""
     if stage == Stage.AGREE and not plan.is_noisy:
         with pytest.raises(fg.CohortTooSmall, match="4 members answered and 5 are needed"):
             engine.run(plan, CLIENTS, **run)

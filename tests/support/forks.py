@@ -1,7 +1,5 @@
-"""Processes that fork others, so that imports are paid once, and forks that die when told to.
-
-A script that serves requests calls :func:`serve`; a test talks to it through :func:`serving`.
-"""
+"""Processes that fork others, so that imports are paid once, and forks that die when told to. A
+script that serves requests calls :func:`serve`; a test talks to it through :func:`serving`."""
 
 import json
 import os

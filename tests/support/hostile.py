@@ -1,7 +1,5 @@
-"""What an approved but hostile coordinator has at hand, and sites that let it begin.
-
-What a site must allow so that an attack can be tried at all stands here, in one place each.
-"""
+"""What an approved but hostile coordinator has at hand, and sites that let it begin. What a site
+must allow so that an attack can be tried at all stands here, in one place each."""
 
 import re
 import shutil

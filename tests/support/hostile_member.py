@@ -1,11 +1,9 @@
 """One member of a secure sum that does not keep to the protocol; its messages are signed rightly.
-
-It runs a changed program: a :class:`Deed` says in which round it does what. The changes reach
-its machine in three ways only. :func:`turn` wraps `SummationClient.receive`, and so works on every
+It runs a changed program: a :class:`Deed` says in which round it does what. The changes reach its
+machine in three ways only. :func:`turn` wraps `SummationClient.receive`, and so works on every
 engine that sums in this process; :func:`_replaced` swaps `split`, `unseal`, `Box.made` or
 `SealedOpening.of` while the hostile machine answers; and the body of its reply is altered and
-signed again.
-"""
+signed again."""
 
 import os
 import re
@@ -61,11 +59,9 @@ class Deed:
 
 
 def turn(monkeypatch, key, deeds, *, peer):
-    """Make the member with this signing key hostile; `peer` is the public key of its victim.
-
-    Gives the list of deeds that were done, which grows. An engine takes a deed that fails for
-    silence, so tests look at it.
-    """
+    """Make the member with this signing key hostile; `peer` is the public key of its victim. Gives
+    the list of deeds that were done, which grows. An engine takes a deed that fails for silence, so
+    tests look at it."""
     receive, done = SummationClient.receive, []
 
     def hostile(machine, request):
@@ -141,10 +137,8 @@ def other_box_key(public=None, *, late=False):
 
 
 def _boxes(alter, *, to_all=False, late=False):
-    """Boxes that are made otherwise; its machine answers for them as if they were right.
-
-    Those altered late, when they have left it, it does not know: it says nothing about them.
-    """
+    """Boxes that are made otherwise; its machine answers for them as if they were right. Those
+    altered late, when they have left it, it does not know: it says nothing about them."""
 
     def during(place, _request):
         made = Box.made
@@ -164,10 +158,8 @@ def _boxes(alter, *, to_all=False, late=False):
 
 
 def wrong_shares(*, to_all=False):
-    """Boxes that open and match their checks, and do not hold what is committed to.
-
-    A share off the polynomial for its victim, or shares of another secret for all.
-    """
+    """Boxes that open and match their checks, and do not hold what is committed to. A share off the
+    polynomial for its victim, or shares of another secret for all."""
 
     def during(place, _request):
         split = secret_sharing.split
@@ -323,10 +315,8 @@ def _replaced(name, function, *places):
 
 
 def forgeries(sent):
-    """Copies of what was sent with one number or one byte in it changed, at many places.
-
-    Messages within messages included: their signatures no longer fit.
-    """
+    """Copies of what was sent with one number or one byte in it changed, at many places. Messages
+    within messages included: their signatures no longer fit."""
     if isinstance(sent, list):
         for at, each in enumerate(sent):
             yield from ([*sent[:at], other, *sent[at + 1 :]] for other in forgeries(each))

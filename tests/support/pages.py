@@ -155,10 +155,8 @@ def faint_marks(page):
 
 
 def saved(page):
-    """What every button for a file saves: name, kind and bytes, by what the button is called.
-
-    Read where the page hands it over: Chromium drops what is over ten downloads in a second.
-    """
+    """What every button for a file saves: name, kind and bytes, by what the button is called. Read
+    where the page hands it over: Chromium drops what is over ten downloads in a second."""
     page.evaluate(_CATCH)
     return {
         label: (name, kind, b64decode(inside))

@@ -6,11 +6,9 @@ from fedgauge.secagg import masking
 
 
 def poison(monkeypatch, added):
-    """The first member that sends adds these numbers to its own; others stay honest.
-
-    It passes by its own check of sizes, as a changed program would. On every engine that sums
-    under masks in this process.
-    """
+    """The first member that sends adds these numbers to its own; others stay honest. It passes by
+    its own check of sizes, as a changed program would. On every engine that sums under masks in
+    this process."""
     encode, sent = masking.encode, []
 
     def hostile(values, most, bits):

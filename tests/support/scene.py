@@ -1,7 +1,5 @@
-"""An attempt at a secure sum whose coordinator is in the test's hands.
-
-Its signing key included, so what it says is signed rightly. A network attacker has no key at all.
-"""
+"""An attempt at a secure sum whose coordinator is in the test's hands. Its signing key included, so
+what it says is signed rightly. A network attacker has no key at all."""
 
 import os
 
@@ -208,10 +206,8 @@ def refuses(client, request, match, error=ProtocolError):
 
 
 def sets_aside(scene, member, reply, match):
-    """The server refuses one member's reply, and goes on without that member.
-
-    Not without its vote on an exact sum: that one is waited for.
-    """
+    """The server refuses one member's reply, and goes on without that member. Not without its vote
+    on an exact sum: that one is waited for."""
     with pytest.raises(ProtocolError, match=match):
         scene.server.check(member, reply)
     before = scene.server.to_bytes()
@@ -228,10 +224,8 @@ def sets_aside(scene, member, reply, match):
 
 
 def sparse_scenes(monkeypatch):
-    """Scenes of ten members who pick four each, the same ones in every run.
-
-    That is too few to be safe, so that check is off.
-    """
+    """Scenes of ten members who pick four each, the same ones in every run. That is too few to be
+    safe, so that check is off."""
     monkeypatch.setattr(os, "urandom", np.random.default_rng(1).bytes)
     monkeypatch.setattr(messages_module, "is_safe", lambda *_: True)
     monkeypatch.setattr(messages_module, "survivors_needed", lambda *_: 4)

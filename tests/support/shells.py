@@ -1,9 +1,7 @@
-"""Shells in which `fedgauge` starts at once: a process with everything imported forks it.
-
-Seen from a script it is a command like any other: it has its own working folder, environment,
-streams and exit code. What it does not show is that the installed command finds its imports,
-which a few tests of tests/unit/test_cli.py do.
-"""
+"""Shells in which `fedgauge` starts at once: a process with everything imported forks it. Seen from
+a script it is a command like any other: it has its own working folder, environment, streams and
+exit code. What it does not show is that the installed command finds its imports, which a few tests
+of tests/unit/test_cli.py do."""
 
 import json
 import os
