@@ -351,7 +351,6 @@ def test_no_signal_is_no_curve(clients, privacy, tmp_path):
     for estimator in (fg.Quantile(16), fg.Range()):
         with pytest.raises(fg.NoSignal):
             found.with_estimator(estimator).roc_curve()
-
     found.to_json(tmp_path / "r.json")
     plain = json.loads((tmp_path / "r.json").read_text())["slices"][0]
     assert plain["metrics"] == {}

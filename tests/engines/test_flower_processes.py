@@ -381,7 +381,6 @@ def test_a_deployment_in_which_a_node_is_killed(processes):
         "stranger", NODES, *deployment.secure(NODES), "--max-retries=1"
     )
     plaintext = deployment.start_node("plaintext", 0, "--insecure", "--max-retries=1")
-
     result = deployment.evaluate(nodes)
     assert nodes[DOOMED].wait(PATIENCE) == -signal.SIGKILL
     assert all(node.poll() is None for node in nodes if node is not nodes[DOOMED])
@@ -389,7 +388,6 @@ def test_a_deployment_in_which_a_node_is_killed(processes):
     assert np.array_equal(counts_of(result), pooled_counts(result.record.plan, rows))
     assert result.clients == NODES - 1
     assert result.privacy.claim == "enforced"
-
     assert stranger.wait(PATIENCE) != 0
     assert plaintext.wait(PATIENCE) != 0
     assert b" 200 " not in deployment.answer_in_plaintext()

@@ -39,25 +39,14 @@ def as_sent(_name: str, _stage: Stage, data: bytes) -> bytes:
 
 
 class Engine(Protocol):
-    """One way in which contributions reach the sum.
+    """One way in which contributions reach the sum."""
 
-    Attributes
-    ----------
-    claim
-        What its results say about privacy.
-    one_process
-        Whether the caller holds all data, and so is told what is wrong with some of it. Else
-        a client whose data do not fit refuses, and to the others looks like one that left.
-    key
-        What the coordinator signs with.
-    refusals
-        What each client of the last run refused, by its name.
-    """
-
-    claim: str
+    claim: str  # what its results say about privacy
+    # Whether the caller holds all data, and so is told what is wrong with some of it. Else a
+    # client whose data do not fit refuses, and to the others looks like one that left.
     one_process: bool
-    key: SigningKey
-    refusals: dict[str, fg.FedgaugeError]
+    key: SigningKey  # what the coordinator signs with
+    refusals: dict[str, fg.FedgaugeError]  # what each client of the last run refused, by its name
 
     def run(
         self,
@@ -266,7 +255,6 @@ class FlowerEngine(ExchangeEngine):
         for node, name in names.items():
             flower.attach(apps[node], lambda _message, _context, name=name: clients[name])
         configs = {node: {"fedgauge-site": str(sites.site_file(names[node]))} for node in names}
-
         sums = {}
 
         def courier(node, message):

@@ -5,11 +5,12 @@ from pathlib import Path
 from sites import open_policy
 
 from fedgauge.engines.coordinator import Coordinator
-from fedgauge.engines.exchange import Exchange, take_part
+from fedgauge.engines.exchange import Exchange, join, submit, take_part
 from fedgauge.keys import key_to_text
 from fedgauge.secagg import Stage
 from fedgauge.site import Site, create_site
 from fedgauge.vertical.files import totals_for
+from fedgauge.vertical.label_party import ROW_KINDS
 
 COORDINATOR = "consortium"
 
@@ -83,3 +84,23 @@ class Consortium:
     def entries(self, name):
         """The kinds of entries in a site's ledger, oldest first, replies without counts aside."""
         return [entry.kind for entry in self.site(name).ledger.entries() if entry.kind != "reply"]
+
+
+class Shared(Consortium):
+    """Sites whose rows are files, with one run folder; `rows(name)` names the file of a site."""
+
+    @property
+    def run(self):
+        return self.folder / "run"
+
+    def answer(self, run, name, stage, data=None):
+        """As the commands do: the file is named at join, and read again at submit."""
+        site = self.site(name)
+        exchange = Exchange(run, site)
+        match stage:
+            case Stage.ADVERTISE:
+                return join(exchange, site, self.rows(name))
+            case Stage.MASK:
+                return submit(exchange, site, kinds=ROW_KINDS, tell=lambda _: None).path
+            case _:
+                return super().answer(run, name, stage, data)

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 import msgspec
 import numpy as np
 import pytest
-from consortium import Consortium
+from consortium import Shared
 from counts import counts_of, pooled_counts
 from forks import fast_folder
 from rows import draw_client
 
 import fedgauge as fg
-from fedgauge.engines.exchange import VERBS, Exchange, join, submit
+from fedgauge.engines.exchange import VERBS
 from fedgauge.engines.site_rows import NamedRows
 from fedgauge.secagg import Stage
 from fedgauge.site import add_witness
@@ -28,12 +28,8 @@ every_stage = pytest.mark.parametrize("stage", Stage, ids=VERBS.values())
 later_stages = pytest.mark.parametrize("stage", list(Stage)[1:], ids=list(VERBS.values())[1:])
 
 
-class World(Consortium):
+class World(Shared):
     """The sites, their data as CSV files, and the run folder they share."""
-
-    @property
-    def run(self):
-        return self.folder / "run"
 
     def write_data(self):
         for name in self.names:
@@ -53,18 +49,6 @@ class World(Consortium):
 
     def rows(self, name):
         return NamedRows(str(self.folder / f"{name}.csv"), "y", "p")
-
-    def answer(self, run, name, stage, data=None):
-        """As the commands do: the file is named at join, and read again at submit."""
-        site = self.site(name)
-        exchange = Exchange(run, site)
-        match stage:
-            case Stage.ADVERTISE:
-                return join(exchange, site, self.rows(name))
-            case Stage.MASK:
-                return submit(exchange, site, tell=lambda _: None).path
-            case _:
-                return super().answer(run, name, stage, data)
 
     def named(self, name):
         """The rows that a site joined with, as it remembers them."""

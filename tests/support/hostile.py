@@ -82,17 +82,7 @@ class Answer:
 
 
 class Attacker:
-    """A coordinator that runs exchanges by files, goes on without whoever refuses, and keeps all.
-
-    Parameters
-    ----------
-    folder
-        Where sites and runs are.
-    clients
-        Rows of the sites by name.
-    policy
-        What the sites allow.
-    """
+    """A coordinator that runs exchanges by files, goes on without who refuses, and keeps all."""
 
     def __init__(self, folder, clients, *, policy=None):
         self.folder, self.clients = folder, dict(clients)

@@ -38,24 +38,14 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Deed:
-    """What a member does otherwise in one round.
-
-    Attributes
-    ----------
-    stage
-        The round.
-    during
-        A context in which the member's own machine answers, by its place and the request.
-    say
-        The body it signs instead, by its place and the honest body.
-    silent
-        Whether it says nothing.
-    """
+    """What a member does otherwise in one round."""
 
     stage: Stage
+    # A context in which the member's own machine answers, by its place and the request.
     during: Callable[[Place, bytes], AbstractContextManager[None]] = lambda *_: nullcontext()
+    # The body it signs instead, by its place and the honest body.
     say: Callable[[Place, bytes], bytes] | None = None
-    silent: bool = False
+    silent: bool = False  # whether it says nothing
 
 
 def turn(monkeypatch, key, deeds, *, peer):
@@ -98,6 +88,18 @@ def said_instead(key, message, alter):
     ).to_bytes()
 
 
+def _other(told, **fields):
+    return msgspec.structs.replace(told, **fields)
+
+
+def _said(kind, body, **changes):
+    """A body some fields of which are changed."""
+    told = kind.from_bytes(body)
+    return _other(
+        told, **{name: to(getattr(told, name)) for name, to in changes.items()}
+    ).to_bytes()
+
+
 def silent(stage):
     """It says nothing, and so takes no further part."""
     return Deed(stage, silent=True)
@@ -110,20 +112,14 @@ def malformed(stage):
 
 def junk_boxes(*, to_all=False, late=False):
     """Boxes of the right size that nobody can open, for its victim or for everybody."""
-
-    def junk(box):
-        return msgspec.structs.replace(box, sealed=os.urandom(len(box.sealed)))
-
-    return _boxes(junk, to_all=to_all, late=late)
+    return _boxes(
+        lambda box: _other(box, sealed=os.urandom(len(box.sealed))), to_all=to_all, late=late
+    )
 
 
 def other_checks(*, late=False):
     """A box with the right shares for its victim, and checks of others."""
-
-    def unmatched(box):
-        return msgspec.structs.replace(box, checks=os.urandom(len(box.checks)))
-
-    return _boxes(unmatched, late=late)
+    return _boxes(lambda box: _other(box, checks=os.urandom(len(box.checks))), late=late)
 
 
 def other_box_key(public=None, *, late=False):
@@ -178,12 +174,8 @@ def wrong_shares(*, to_all=False):
 
 def wrong_commitment():
     """A commitment to another secret than the one whose shares it deals."""
-
-    def say(_place, body):
-        commitment = os.urandom(masking.COMMITMENT_BYTES)
-        return msgspec.structs.replace(Shares.from_bytes(body), commitment=commitment).to_bytes()
-
-    return Deed(Stage.SHARE, say=say)
+    other = os.urandom(masking.COMMITMENT_BYTES)
+    return Deed(Stage.SHARE, say=lambda _, body: _said(Shares, body, commitment=lambda _: other))
 
 
 def false_complaint(*, about_all=False):
@@ -206,12 +198,7 @@ def false_complaint(*, about_all=False):
 
 def answers(alter):
     """What it answers to complaints about its boxes, beside its vote, is altered."""
-
-    def say(_place, body):
-        ballot = Ballot.from_bytes(body)
-        return msgspec.structs.replace(ballot, answers=alter(ballot.answers)).to_bytes()
-
-    return Deed(Stage.AGREE, say=say)
+    return Deed(Stage.AGREE, say=lambda _, body: _said(Ballot, body, answers=alter))
 
 
 def withheld(_answers):
@@ -261,11 +248,10 @@ def short_opening():
 def junk_opening():
     """An opening that the coordinator cannot read."""
 
-    def say(_place, body):
-        sealed = SealedOpening.from_bytes(body)
-        return msgspec.structs.replace(sealed, sealed=os.urandom(len(sealed.sealed))).to_bytes()
+    def junk(sealed):
+        return os.urandom(len(sealed))
 
-    return Deed(Stage.OPEN, say=say)
+    return Deed(Stage.OPEN, say=lambda _, body: _said(SealedOpening, body, sealed=junk))
 
 
 def _opens(alter, *, signed=True):

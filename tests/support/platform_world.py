@@ -1,14 +1,12 @@
 """A platform that scores, and shops that hold labels: labels apart from scores, by files."""
 
 import numpy as np
-from consortium import COORDINATOR, Consortium
+from consortium import COORDINATOR, Shared
 from sites import open_policy
 
 import fedgauge as fg
-from fedgauge.engines.exchange import Exchange, join, submit
-from fedgauge.secagg import Stage
 from fedgauge.vertical.files import Roster, assign_bins
-from fedgauge.vertical.label_party import ROW_KINDS, NamedLabels
+from fedgauge.vertical.label_party import NamedLabels
 
 SHOPS = [f"shop-{letter}" for letter in "abcd"]
 LABEL_DP = fg.DistributedDP(8.0, unit="label", neighbours="flip")
@@ -16,12 +14,8 @@ SCORES = np.random.default_rng(5).random(4000)
 BOUGHT = np.random.default_rng(6).random(4000) < SCORES**2
 
 
-class Platform(Consortium):
+class Platform(Shared):
     """One that scores, and shops that know who bought."""
-
-    @property
-    def run(self):
-        return self.folder / "run"
 
     def rows_of(self, name):
         return np.arange(SHOPS.index(name), len(SCORES), len(SHOPS))
@@ -48,20 +42,12 @@ class Platform(Consortium):
             (self.folder / f"{name}.bins").write_bytes(bins.to_bytes())
         return assigned
 
+    def rows(self, name):
+        return self.labels(name)
+
     def labels(self, name):
         path, bins = (str(self.folder / f"{name}.{end}") for end in ("csv", "bins"))
         return NamedLabels(path, "bought", "user", bins)
-
-    def answer(self, run, name, stage, data=None):
-        site = self.site(name)
-        exchange = Exchange(run, site)
-        match stage:
-            case Stage.ADVERTISE:
-                return join(exchange, site, self.labels(name))
-            case Stage.MASK:
-                return submit(exchange, site, kinds=ROW_KINDS, tell=lambda _: None).path
-            case _:
-                return super().answer(run, name, stage, data)
 
 
 def make_platform(folder, names=SHOPS):

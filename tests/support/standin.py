@@ -7,18 +7,9 @@ SERVER = 1
 
 
 class StandInGrid:
-    """Passes messages to a ClientApp, node by node, and keeps a log of what was carried.
-
-    Parameters
-    ----------
-    apps
-        The ClientApp of each node, by node id.
-    configs
-        The node config of each node.
-    courier
-        ``courier(node, message)`` carries a message to its node and the reply back; None when
-        either is lost. By default it calls the app.
-    """
+    """Passes messages to the ClientApp of each node, by node id, and logs what was carried.
+    `courier(node, message)` carries a message to its node and the reply back; None when either is
+    lost. By default it calls the app."""
 
     def __init__(self, apps, configs, courier=None):
         self.apps, self.log = apps, []
