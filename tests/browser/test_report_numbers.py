@@ -85,7 +85,7 @@ def test_at_every_threshold_of_every_slice(open_report, kind):
 
 
 @pytest.mark.parametrize("kind", _UNLIKE)
-def test_by_keyboard(open_report, kind):
+def test_by_keyboard_and_by_mouse(open_report, kind):
     result, page = open_report(kind)
     slider = page.get_by_role("slider", name="Threshold", exact=False).first
     slider.focus()
@@ -96,11 +96,6 @@ def test_by_keyboard(open_report, kind):
         shown = page.evaluate(_SHOWN)
         assert (key, shown["place"]) == (key, place)
         check(result.slices[0], shown)
-
-
-@pytest.mark.parametrize("kind", _UNLIKE)
-def test_by_mouse(open_report, kind):
-    result, page = open_report(kind)
     slider = page.locator("#slider")
     slider.scroll_into_view_if_needed()
     box = slider.bounding_box()

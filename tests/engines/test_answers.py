@@ -287,14 +287,11 @@ def test_a_file_that_breaks_off_counts_as_no_rows_under_noise(world, monkeypatch
     assert world.spent(TWO[0]) == 16.0  # for both with noise, and nothing for flips
 
 
-def test_approvals_cannot_be_had(world):
+def test_who_or_what_may_not_answer_or_conclude_alone(world):
     made, site = world.told(), world.site(TWO[0])
     object.__setattr__(site, "approvers", {bytes(32): "officer"})
     with pytest.raises(fg.PlanRefused, match="nobody can approve of answers alone"):
         answer_alone(site, made.plan, world.labels(TWO[0]), world.file(TWO[0]))
-
-
-def test_plans_for_sums_are_not_answered_alone_nor_the_other_way_round(world):
     made = world.told(cohort=fg.Cohort(2, 1))
     with pytest.raises(fg.PlanRefused, match="not for label parties that answer alone"):
         world.answers(made.plan, TWO[0])
@@ -305,9 +302,6 @@ def test_plans_for_sums_are_not_answered_alone_nor_the_other_way_round(world):
         plan = world.told(*EVERY[kind]).plan
         with pytest.raises(fg.PlanRefused, match="vertical answer"):
             site.judge(plan, members=list(site.peers), coordinator=next(iter(site.coordinators)))
-
-
-def test_who_did_not_assign_does_not_conclude(world):
     made = world.told()
     given = [world.answers(made.plan, name) for name in TWO]
     with pytest.raises(ExchangeError, match="did not assign"):
@@ -332,7 +326,7 @@ def test_one_or_two_parties_answer_alone_and_three_do_not(tmp_path):
     assert assign_bins(scored, rosters, NOISE, cohort=fg.Cohort(1, 0)).plan.is_alone
 
 
-def test_ranks_told_are_doubled_midranks(world):
+def test_ranks_told_are_doubled_midranks_and_numbers_take_as_many_bytes(world):
     made = world.told(mechanism="adaptive")
     wanted = dict(zip(world.rows, doubled_midranks(SCORES[world.rows]), strict=True))
     for name in TWO:
@@ -340,9 +334,6 @@ def test_ranks_told_are_doubled_midranks(world):
         ranks = np.frombuffer(bins.places, "<i4")
         assert [wanted[int(each[1:])] for each in bins.ids] == ranks.tolist()
     assert bins.number == 2 * len(world.rows) - 1
-
-
-def test_numbers_of_any_size_take_as_many_bytes(world):
     plan, key = world.told(mechanism="adaptive").plan, world.site(TWO[0]).key
     made = [
         LabelAnswer.signed(key, plan, bytes(32), pair)

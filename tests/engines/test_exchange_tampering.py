@@ -371,7 +371,7 @@ def test_what_lies_where_a_reply_goes_is_named(exact_steps, commands, victim, li
 
 @every_lie
 @pytest.mark.usefixtures("no_hanging")
-def test_what_lies_where_the_result_goes(exact_steps, victim, lie):
+def test_what_lies_where_the_result_or_evidence_goes(exact_steps, victim, lie):
     with copied(exact_steps[Stage.OPEN, "advance"]) as world:
         path = world.run / "result.json"
         lie(path, victim)
@@ -381,11 +381,6 @@ def test_what_lies_where_the_result_goes(exact_steps, victim, lie):
                 world.advance(world.run)
             shutil.rmtree(path)
         assert_right(world.advance(world.run), world)
-
-
-@every_lie
-@pytest.mark.usefixtures("no_hanging")
-def test_what_lies_where_evidence_goes(exact_steps, victim, lie):
     with copied(exact_steps[Stage.SHARE, "answer"]) as world:
         exchange = world.exchange(world.run)
         path = world.run / "evidence.fgx"

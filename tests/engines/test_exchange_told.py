@@ -343,7 +343,7 @@ def test_a_coordinator_alone_ends_nothing(folder):
 
 
 @every_stage
-def test_a_site_is_asked_once_its_numbers_have_left(noisy_steps, stage):
+def test_a_site_and_the_coordinator_are_asked_once_something_is_spent(noisy_steps, stage):
     with copied(noisy_steps[stage, "advance"]) as world:
         before = everything(world)
         done = run(*world.arguments(A, "abandon"))
@@ -354,10 +354,6 @@ def test_a_site_is_asked_once_its_numbers_have_left(noisy_steps, stage):
             assert f"the numbers of {A} have left" in complaint(done, code=1)
             assert run(*world.arguments(A, "abandon", "--yes")).exit_code == 0
         assert not list((world.folder / A / "sessions").glob("*.client"))
-
-
-@every_stage
-def test_the_coordinator_is_asked_once_sites_have_paid(noisy_steps, stage):
     with copied(noisy_steps[stage, "answer"]) as world:
         asked = stage >= Stage.MASK
         done = run(*world.arguments(COORDINATOR, "abandon"))

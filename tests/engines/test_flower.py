@@ -261,14 +261,6 @@ def test_a_score_function_that_raises_adds_noise_alone(tmp_path, caplog):
     assert [len(found) for found in sizes.values()] == [1] * 5
 
 
-def test_too_few_nodes_end_the_evaluation(federation):
-    def answered(place, stage, reply):
-        return [] if place > 2 and stage is not None and stage >= Stage.MASK else [reply]
-
-    with pytest.raises(fg.CohortTooSmall):
-        federation(answered=answered).evaluate()
-
-
 def test_too_few_nodes_connected(tmp_path):
     nodes = Federation(tmp_path)
     for place in (1, 3, 5):

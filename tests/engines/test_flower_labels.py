@@ -334,12 +334,8 @@ def test_an_app_gets_the_evaluation_by_the_lines_of_the_page(tmp_path, monkeypat
     for file in ("client_app.py", "server_app.py", "task.py"):
         lines = (APPS / "after" / "shops_app" / file).read_text().splitlines()
         added[file] = [line.strip() for line in lines if "fedgauge" in line or "to_json" in line]
-        compile(
-            "\
-".join(line for line in lines if line.strip() not in added[file]),
-            file,
-            "exec",
-        )
+        rest = "\n".join(line for line in lines if line.strip() not in added[file])
+        compile(rest, file, "exec")
     assert added["client_app.py"] == client
     assert added["server_app.py"] == [*server, 'result.to_json("vertical.json")']
     assert added["task.py"] == []

@@ -90,9 +90,14 @@ def test_score_files_and_a_score_table(clients, result, tmp_path):
     assert fg.evaluate(table).record == result.record
 
 
-def test_stream_may_be_read_again(clients):
+def test_inputs_stay_as_they_were_and_streams_may_be_read_again(clients):
     streams = {name: streamed(*data) for name, data in clients.items()}
     assert fg.evaluate(streams).record == fg.evaluate(streams).record
+    fg.evaluate(clients, axis=fg.Axis.uniform(16, 0.2, 0.8, outside="clip"))
+    for name, (labels, scores) in make_clients().items():
+        np.testing.assert_array_equal(clients[name][0], labels)
+        np.testing.assert_array_equal(clients[name][1], scores)
+    assert list(clients) == list(SITES)
 
 
 def test_large_client_counts_like_its_chunks():
@@ -103,14 +108,6 @@ def test_large_client_counts_like_its_chunks():
     assert whole.negatives + whole.positives == scores.size
     assert whole.positives == labels.sum()
     assert fg.evaluate({"a": streamed(labels, scores)}).record == whole.record
-
-
-def test_inputs_stay_as_they_were(clients):
-    fg.evaluate(clients, axis=fg.Axis.uniform(16, 0.2, 0.8, outside="clip"))
-    for name, (labels, scores) in make_clients().items():
-        np.testing.assert_array_equal(clients[name][0], labels)
-        np.testing.assert_array_equal(clients[name][1], scores)
-    assert list(clients) == list(SITES)
 
 
 def peak_memory(clients):
@@ -290,13 +287,17 @@ def make_plan(**options):
     return fg.EvaluationPlan.for_histogram(**options)
 
 
-def test_plan_says_it_all(clients):
+def test_plan_says_it_all_and_no_shortcut_beside_it(clients):
     plan = make_plan(tree=(8, 8), task=fg.BinaryTask(positive=0))
     found = fg.evaluate(clients, plan, estimator=fg.Quantile(32))
     assert found.plan is plan
     assert found.estimator == fg.Quantile(32)
     labels, _ = pool(clients)
     assert found.positives == np.count_nonzero(labels == 0)
+    with pytest.raises(fg.PlanError, match="says axis, cohort, positive"):
+        fg.evaluate(
+            clients, make_plan(), axis=fg.Axis.uniform(8), cohort=fg.Cohort(), positive="yes"
+        )
 
 
 HINTS = {"examples": "hints", "positive_rate": "hints"}
@@ -367,13 +368,6 @@ def test_small_clients_counted_together_have_their_sums():
     np.testing.assert_array_equal(found.released.sums, expected.sums)
 
 
-def test_plan_with_shortcuts_names_all_of_them(clients):
-    with pytest.raises(fg.PlanError, match="says axis, cohort, positive"):
-        fg.evaluate(
-            clients, make_plan(), axis=fg.Axis.uniform(8), cohort=fg.Cohort(), positive="yes"
-        )
-
-
 @pytest.mark.parametrize("needed", [4, 100])
 def test_too_few_clients_for_the_plan(clients, needed):
     cohort = fg.Cohort(min_survivors=needed)
@@ -414,11 +408,8 @@ def test_trees_that_do_not_fit_the_axis(clients, tree):
         fg.evaluate(clients, axis=fg.Axis.uniform(4096), tree=tree)
 
 
-def test_a_tree_sets_the_bins_of_the_automatic_axis(clients):
+def test_a_tree_sets_the_bins_of_the_automatic_axis_and_no_other_name_does(clients):
     assert fg.evaluate(clients, tree=(16, 16)).plan.axis == fg.Axis.uniform(256)
-
-
-def test_wrong_name_of_an_axis(clients):
     with pytest.raises(
         fg.PlanError, match="axis must be 'auto', 'two-round', an Axis or a TwoRound, got 'logit'"
     ):

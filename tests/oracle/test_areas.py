@@ -94,7 +94,7 @@ def test_no_partial_area(max_fpr):
 
 
 @data
-def test_mann_whitney_u_and_ks_statistic_are_scipys(name):
+def test_mann_whitney_u_and_ks_statistic_are_scipys_and_det_curve_scikit_learns(name):
     labels, scores = draw(name)
     u = stats.mannwhitneyu(scores[labels == 1], scores[labels == 0]).statistic
     found = on_values(name).mann_whitney_u
@@ -102,11 +102,6 @@ def test_mann_whitney_u_and_ks_statistic_are_scipys(name):
     assert (found.low, found.high, found.level) == (None, None, None)
     d = stats.ks_2samp(scores[labels == 1], scores[labels == 0]).statistic
     check_exact(on_values(name).ks_statistic, d)
-
-
-@data
-def test_det_curve_is_scikit_learns(name):
-    labels, scores = draw(name)
     found, expected = on_values(name).det_curve(), sk.det_curve(labels, scores)
     for part, wanted in zip(found, expected, strict=True):
         np.testing.assert_allclose(part, wanted, atol=1e-12)

@@ -79,15 +79,12 @@ def test_given_the_groups_of_other_packages_errors_are_theirs(exact, name, group
     assert_same(exact[name].calibration_curve(edges), of_torchmetrics(name, groups))
 
 
-def test_scores_on_edges_are_in_the_group_above(exact):
+def test_scores_on_edges_are_in_the_group_above_at_three_tenths_too(exact):
     curve = exact["edges"].calibration_curve(15)
     assert_same(curve, of_netcal("edges", 15))  # numpy.linspace(0, 1, 16) is k / 15 throughout
     right_closed = exact["edges"].calibration_curve(right_closed_edges(np.linspace(0, 1, 16)))
     assert right_closed.ece > curve.ece + 0.05
-
-
-def test_three_tenths_is_on_its_edge():
-    """As written; numpy.linspace(0, 1, 11)[3] is above 0.3, and netcal puts 0.3 below it."""
+    # As written; numpy.linspace(0, 1, 11)[3] is above 0.3, and netcal puts 0.3 below it.
     scores = np.repeat([0.25, 0.3, 0.6, 0.7], 10)
     result = evaluated((np.arange(40) % 3 == 0).astype(int), scores)
     assert result.calibration_curve(10).count.tolist() == [10, 10, 10, 10]

@@ -58,14 +58,11 @@ def test_default_axis_pins_the_numbers_down(path, pooled):
     assert high - low < 2e-3
 
 
-def test_sites_count_like_one_client(path, pooled):
+def test_sites_and_site_files_count_like_one_client(path, pooled, tmp_path):
     sites, one = by_site(path), fg.evaluate({"all": pooled})
     assert sites.clients == 20
     assert one.clients == 1
     assert sites.record.slices == one.record.slices
-
-
-def test_site_files_count_like_the_table(path, tmp_path):
     table = pq.read_table(path)
     site = np.asarray(table["site"].to_pylist())
     files = {}
@@ -75,16 +72,13 @@ def test_site_files_count_like_the_table(path, tmp_path):
     assert fg.evaluate(files).record == by_site(path).record
 
 
-def test_rates_at_the_knots_are_exact(path, pooled):
+def test_rates_at_the_knots_are_exact_and_curves_close(path, pooled):
     labels, scores = pooled
     fpr, tpr, thresholds = by_site(path, axis=fg.Axis.uniform(128)).roc_curve()
     for rate, label in ((fpr, 0), (tpr, 1)):
         ordered = np.sort(scores[labels == label])
         reached = len(ordered) - np.searchsorted(ordered, thresholds, side="left")
         np.testing.assert_allclose(rate, reached / len(ordered), rtol=0, atol=ROUNDING)
-
-
-def test_curves_are_close(path, pooled):
     result = by_site(path)
     assert fg.area_error(result.roc_curve(), fg.exact_roc_curve(*pooled)) < 2e-4
     assert fg.area_error(result.pr_curve(), fg.exact_pr_curve(*pooled)) < 1e-3

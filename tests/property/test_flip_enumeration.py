@@ -155,7 +155,7 @@ class Words:
         return taken
 
 
-def test_labels_flip_where_words_are_below_the_chance():
+def test_labels_flip_by_words_below_the_chance_and_not_by_themselves():
     chance = least_chance(1.0)
     first, rest = divmod(chance, 2**56)
     octets = [first - 1, first + 1, first, first, 0, 255, first - 1, first + 1]
@@ -163,9 +163,6 @@ def test_labels_flip_where_words_are_below_the_chance():
     labels = np.array([True, True, True, True, False, False, False, False])
     flips = np.array([True, False, True, False, True, False, True, False])
     assert np.array_equal(flip(labels, chance, source), labels ^ flips)
-
-
-def test_which_labels_flip_does_not_depend_on_them():
     from fedgauge.privacy.keystream import SimulatedKeystream
 
     chance = least_chance(0.5)

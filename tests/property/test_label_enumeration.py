@@ -68,16 +68,13 @@ def test_noise_at_every_level_for_one_level_is_found_out(tree):
     assert worst_loss([law] * len(tree), moves_of_flips(plan, [0, 1])) >= 1.999
 
 
-def test_two_noisy_classes_with_the_noise_of_one_are_found_out():
+def test_noise_of_one_class_for_two_and_a_lost_share_are_found_out():
     """Noise for one row more or less, on both classes: a flip moves two counts."""
     axis = fg.Axis.uniform(2, outside="clip")
     plan = fg.EvaluationPlan.under(fg.DistributedDP(1.0), axis, cohort=COHORT)
     rows = [to_numbers(plan, count_rows(plan, ([label], [0.2]))) for label in (0, 1)]
     moved = [np.abs(rows[0] - rows[1])[np.newaxis]]
     assert worst_loss(plan.noise_laws(shares=HONEST), moved) >= 1.999
-
-
-def test_a_lost_share_is_found_out():
     plan = plan_for((2,), cohort=fg.Cohort(min_survivors=4, max_colluding=0))
     loss = worst_loss(plan.noise_laws(shares=3), moves_of_flips(plan, [0, 1]))
     assert loss == pytest.approx(1.27, abs=0.01)

@@ -36,7 +36,9 @@ every_oracle = pytest.mark.parametrize("oracle", ["oue", "hadamard"])
 @every_oracle
 @every_tree
 @every_epsilon
-def test_ratios_of_all_reports_are_at_most_e_to_epsilon(epsilon, tree, oracle):
+def test_ratios_of_all_reports_and_of_a_row_at_random_are_at_most_e_to_epsilon(
+    epsilon, tree, oracle
+):
     plan = report_plan(LocalDP(epsilon, oracle=oracle), tree)
     low, high = power(epsilon)
     assert high - low < Fraction(1, 2**200)
@@ -46,13 +48,7 @@ def test_ratios_of_all_reports_are_at_most_e_to_epsilon(epsilon, tree, oracle):
         # No more noise than need be: a chance of one in 2^64 less would break the promise.
         assert ratio == level.worst_ratio
         assert worst(law_of(less_noise(level))) > high
-
-
-@every_oracle
-@every_tree
-@every_epsilon
-def test_a_report_is_as_close_to_that_of_a_row_at_random(epsilon, tree, oracle):
-    """What a row that does not count is where each row reports: a budget adds such steps up."""
+    # What a row that does not count is where each row reports: a budget adds such steps up.
     _, high = power(epsilon)
     for level in report_plan(LocalDP(epsilon, oracle=oracle), tree).oracles:
         laws = law_of(level)

@@ -62,7 +62,7 @@ def clipped(axis, scores):
 @every_axis
 @many
 @given(data=st.data())
-def test_any_split_over_any_clients_gives_the_pooled_histogram(name, data):
+def test_any_split_over_clients_and_chunks_gives_the_pooled_histogram(name, data):
     axis = AXES[name]
     labels, scores = data.draw(rows(axis))
     clients = data.draw(st.integers(1, 8))
@@ -71,14 +71,6 @@ def test_any_split_over_any_clients_gives_the_pooled_histogram(name, data):
     )
     parts = [histogram(axis, labels[owner == i], scores[owner == i]) for i in np.unique(owner)]
     assert sum(parts) == histogram(axis, labels, scores)
-
-
-@every_axis
-@many
-@given(data=st.data())
-def test_any_chunks_of_a_stream_give_the_pooled_histogram(name, data):
-    axis = AXES[name]
-    labels, scores = data.draw(rows(axis))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(labels)), max_size=6)))
 
     def chunks():

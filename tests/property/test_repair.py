@@ -48,7 +48,7 @@ rates = arrays(np.float64, st.integers(1, 12), elements=st.floats(-0.5, 1.5, wid
 
 @many
 @given(noisy_trees())
-def test_leaves_solve_the_weighted_least_squares(noisy):
+def test_leaves_solve_the_weighted_least_squares_of_which_only_ratios_matter(noisy):
     tree, variances, levels = noisy
     weights = 1 / np.sqrt(variances)
     design = np.vstack([w * a for w, a in zip(weights, aggregations(tree), strict=True)])
@@ -56,22 +56,9 @@ def test_leaves_solve_the_weighted_least_squares(noisy):
     expected = np.linalg.lstsq(design, wanted.T)[0].T
     # The oracle is off by up to 1e-7 where variances differ most; the repair by 1e-13.
     np.testing.assert_allclose(consistent(levels, tree, variances), expected, rtol=1e-6, atol=1e-6)
-
-
-@many
-@given(noisy_trees())
-def test_repairing_consistent_counts_again_changes_nothing(noisy):
-    tree, variances, levels = noisy
     leaves = consistent(levels, tree, variances)
     again = consistent([leaves @ a.T for a in aggregations(tree)], tree, variances)
     np.testing.assert_allclose(again, leaves, rtol=1e-9, atol=1e-9)
-
-
-@many
-@given(noisy_trees())
-def test_only_ratios_of_variances_matter_and_counts_that_add_are_added(noisy):
-    tree, variances, levels = noisy
-    leaves = consistent(levels, tree, variances)
     scaled = consistent(levels, tree, [7 * variance for variance in variances])
     np.testing.assert_allclose(scaled, leaves, rtol=1e-8, atol=1e-8)
     truth = np.random.default_rng(0).integers(0, 1000, leaves.shape)
@@ -87,7 +74,7 @@ def total_variance(tree, variances):
 
 @many
 @given(noisy_trees())
-def test_variances_agree_with_the_brute_force_inverse(noisy):
+def test_variances_are_the_brute_force_inverse_and_more_levels_never_add_to_them(noisy):
     tree, variances, _ = noisy
     information = sum(a.T @ a / v for a, v in zip(aggregations(tree), variances, strict=True))
     expected = np.linalg.inv(information)
@@ -99,12 +86,6 @@ def test_variances_agree_with_the_brute_force_inverse(noisy):
     np.testing.assert_allclose(
         total_variance(tree, variances), expected.sum(), rtol=1e-6, atol=1e-7 * scale
     )
-
-
-@many
-@given(noisy_trees())
-def test_more_levels_never_add_variance(noisy):
-    tree, variances, _ = noisy
     bins, leaf_noise = math.prod(tree), variances[-1]
     assert leaf_variance(tree, variances) <= leaf_noise * (1 + 1e-12)
     assert total_variance(tree, variances) <= bins * leaf_noise * (1 + 1e-12)
@@ -112,17 +93,12 @@ def test_more_levels_never_add_variance(noisy):
 
 @many
 @given(leaf_counts)
-def test_monotone_counts_are_counts_and_keep_the_total(leaves):
+def test_monotone_counts_keep_the_total_and_are_the_nearest(leaves):
     repaired = monotone(leaves)
     assert np.all(repaired >= 0)
     totals = np.maximum(leaves.sum(axis=1), 0)
     np.testing.assert_allclose(repaired.sum(axis=1), totals, rtol=1e-12, atol=1e-10)
     np.testing.assert_array_equal(monotone(repaired), repaired)
-
-
-@many
-@given(leaf_counts)
-def test_monotone_counts_are_the_nearest(leaves):
     # A point of a convex set is nearest to c exactly when no corner of the set makes an
     # acute angle with c seen from it.
     for given_leaves, found in zip(leaves, monotone(leaves), strict=True):

@@ -83,16 +83,13 @@ def test_round_and_report_together_keep_epsilon(oracle, counts):
         assert {*cells_of(plan)} == {*range(plan.oracles[0].cells)}
 
 
-def test_a_row_reported_in_both_rounds_breaks_epsilon():
+def test_a_row_in_both_rounds_or_a_coin_that_depends_on_it_breaks_epsilon():
     first, second = laws_by_round(plans("hadamard"))
     laws = [
         {(a, b): p * q for a, p in one.items() for b, q in other.items()}
         for one, other in zip(first, second, strict=True)
     ]
     assert worst(laws) > power(EPSILON)[1]
-
-
-def test_a_coin_that_depends_on_the_row_breaks_epsilon():
     share = Fraction(TWO.share)
 
     def likelier(row):  # as if positives reported a little more often in the first round

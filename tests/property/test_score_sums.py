@@ -68,7 +68,7 @@ def brute_force(axis, labels, scores, steps):
 @every_axis
 @many
 @given(data=st.data())
-def test_sums_are_those_of_a_loop_over_the_rows(name, data):
+def test_sums_are_those_of_a_loop_over_the_rows_however_split(name, data):
     axis, steps = AXES[name], data.draw(every_steps)
     labels, scores = data.draw(rows(axis))
     found = histogram(axis, labels, scores, steps)
@@ -79,6 +79,20 @@ def test_sums_are_those_of_a_loop_over_the_rows(name, data):
     plain = ScoreHistogram(axis)
     plain.update(labels, scores)
     np.testing.assert_array_equal(found.counts, plain.counts)
+    pooled = histogram(axis, labels, scores, steps)
+    owner = np.array(
+        data.draw(st.lists(st.integers(0, 5), min_size=len(labels), max_size=len(labels)))
+    )
+    parts = [
+        histogram(axis, labels[owner == i], scores[owner == i], steps) for i in np.unique(owner)
+    ]
+    assert sum(parts) == pooled
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(labels)), max_size=6)))
+    streamed = ScoreHistogram(axis, sum_steps=steps)
+    streamed.update_batches(
+        read_batches(lambda: zip(np.split(labels, cuts), np.split(scores, cuts), strict=True))
+    )
+    assert streamed == pooled
 
 
 @every_axis
@@ -99,28 +113,6 @@ def test_mean_score_is_wrong_by_half_a_step_at_most(name, data):
         )
         # Beyond half a step only the rounding of a float, at most 2^-50 of a bin.
         assert abs(told - mean) <= (b - a) * (Fraction(1, 2 * steps) + Fraction(1, 2**50))
-
-
-@every_axis
-@many
-@given(data=st.data())
-def test_any_split_over_clients_and_chunks_gives_the_pooled_sums(name, data):
-    axis, steps = AXES[name], data.draw(every_steps)
-    labels, scores = data.draw(rows(axis))
-    pooled = histogram(axis, labels, scores, steps)
-    owner = np.array(
-        data.draw(st.lists(st.integers(0, 5), min_size=len(labels), max_size=len(labels)))
-    )
-    parts = [
-        histogram(axis, labels[owner == i], scores[owner == i], steps) for i in np.unique(owner)
-    ]
-    assert sum(parts) == pooled
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(labels)), max_size=6)))
-    streamed = ScoreHistogram(axis, sum_steps=steps)
-    streamed.update_batches(
-        read_batches(lambda: zip(np.split(labels, cuts), np.split(scores, cuts), strict=True))
-    )
-    assert streamed == pooled
 
 
 @many

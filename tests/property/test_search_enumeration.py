@@ -236,15 +236,11 @@ def test_a_share_that_is_not_divided_among_counts_of_a_row_is_found_out(name):
     assert loss_of(replaced(plan, second=(0.75,)), reach=2) >= 1.7
 
 
-def test_noise_for_one_row_or_one_side_is_found_out():
+def test_noise_for_one_row_or_side_or_none_in_a_round_is_found_out():
     plan = plan_for(fg.DistributedDP(1.0))
     two_rows = fg.DistributedDP(1.0, unit="subject", max_per_unit=1)
     assert loss_of(plan, truth=fg.DistributedDP(1.0, neighbours="replace-one")) >= 1.9
     assert loss_of(plan, truth=two_rows) >= 1.9  # of which the plan leaves out none
-
-
-def test_a_second_round_without_noise_is_found_out():
-    plan = plan_for(fg.DistributedDP(1.0))
     assert loss_of(plan, second=lambda _: None) == math.inf
     with pytest.raises(fg.PlanError, match="positive noise"):
         msgspec.structs.replace(

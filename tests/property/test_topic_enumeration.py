@@ -90,7 +90,7 @@ def test_ratios_of_all_reports_are_at_most_e_to_epsilon(name, oracle, monkeypatc
         assert {*own} == {*range(block.cells)}  # a row is in one cell, and each has rows
 
 
-def test_a_block_that_depends_on_the_row_breaks_epsilon(monkeypatch):
+def test_a_block_that_depends_on_the_row_or_reports_about_two_break_epsilon(monkeypatch):
     plan = plan_for("models")
     cells = cells_of(plan, every_row(plan.task), monkeypatch).tolist()
     _, high = power(EPSILON)
@@ -100,11 +100,6 @@ def test_a_block_that_depends_on_the_row_breaks_epsilon(monkeypatch):
         return [more, 1 - more]
 
     assert worst(laws_of(plan, cells, likelier)) > high
-
-
-def test_reports_about_two_blocks_with_all_of_epsilon_break_it(monkeypatch):
-    plan = plan_for("models")
-    cells = cells_of(plan, every_row(plan.task), monkeypatch).tolist()
     one, other = (law_of(oracle) for oracle in plan.oracles)
     laws = [
         {

@@ -69,7 +69,7 @@ def test_estimates_are_right_on_average_and_stray_as_claimed(runs):
             assert low < values.var(ddof=1) / variance < high
 
 
-def test_counts_redrawn_stray_as_released_ones(runs):
+def test_counts_redrawn_stray_as_released_ones_and_channels_as_their_sides(runs):
     plan, exact, _ = runs
     truth = Released(plan.axis, exact, 1, reports=ROWS)
     pooled = PooledCounts.of(plan, truth, TASK.slices[4])
@@ -82,12 +82,7 @@ def test_counts_redrawn_stray_as_released_ones(runs):
     gradient = areas.auc_gradient(pooled.counts)
     ratio = (again * gradient).sum(axis=(1, 2)).var() / float(pooled.noise_variance(gradient))
     assert 0.8 < ratio < 1.25  # 4,000 draws stray by 3%
-
-
-def test_channels_stray_as_their_sides_do(runs):
-    """What averages take of each channel agrees with what a slice takes of their sums."""
-    plan, exact, _ = runs
-    truth = Released(plan.axis, exact, 1, reports=ROWS)
+    # What averages take of each channel agrees with what a slice takes of their sums.
     pooled = PooledCounts.of(plan, truth, TASK.slices[0])
     weights = areas.auc_gradient(pooled.counts)
     expanded = np.zeros((plan.task.rows_sent, plan.axis.bins))
