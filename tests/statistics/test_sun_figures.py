@@ -60,8 +60,9 @@ def test_every_figure_that_has_points_is_drawn(found, tmp_path, capsys):
     assert names == [f"sun-figure-{number}.png" for number in (1, 4, 5, 6, 7, 8)]
     assert all(path.stat().st_size > 10_000 for path in tmp_path.iterdir())
     assert capsys.readouterr().out.count("drawn: ") == 6
-    study.draw([each for each in found if each.cell.figure == "6"], tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["sun-figure-6.png"]
+    (some := tmp_path / "some").mkdir()
+    study.draw([each for each in found if each.cell.figure == "6"], some)
+    assert [path.name for path in some.iterdir()] == ["sun-figure-6.png"]
 
 
 def test_points_are_told(found, capsys):
