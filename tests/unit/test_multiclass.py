@@ -162,7 +162,6 @@ def test_strata_are_rows_that_blocks_share():
 
 @pytest.fixture(scope="module")
 def noisy_results():
-    """300 results of the same rows, whose noise was drawn anew each time."""
     axis, privacy = fg.Axis.uniform(8, outside="clip"), fg.DistributedDP(1.0)
     task = fg.MulticlassTask(labels=[0, 1, 2])
     plan = fg.EvaluationPlan.for_histogram(axis, fg.Cohort(2), task=task, privacy=privacy)

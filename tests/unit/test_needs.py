@@ -32,7 +32,6 @@ def find_needs(wanted=WANTED, privacy=NOISY, **question):
 
 
 def expected_of(privacy, examples=5_000, **question):
-    """The half-width to expect of the plan that would be proposed."""
     plan = planner.propose(privacy=privacy, at=question.get("at"), **HINTS | {"examples": examples})
     wish = requirements._wish(question["metric"], question.get("at"))
     by_shape = wish.by_shape(plan, examples, HINTS["positive_rate"])

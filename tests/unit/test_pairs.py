@@ -12,22 +12,12 @@ from refusals import refused
 from sklearn.metrics import roc_auc_score
 
 import fedgauge as fg
-from fedgauge.vertical.auc import (
-    MECHANISMS,
-    DiscreteLaplace,
-    PairAnswer,
-    PartyRanks,
-    PartyTerms,
-    auc_estimate,
-    auc_of,
-    balance_rank,
-    doubled_midranks,
-    noisy_pair,
-)
+from fedgauge.vertical import auc
+from fedgauge.vertical.auc import MECHANISMS, PairAnswer, PartyRanks, auc_estimate, auc_of
 
 LABEL_DP = fg.DistributedDP(1.0, unit="label", neighbours="flip")
 GAUSSIAN = fg.DistributedDP(1.0, 1e-6, noise="discrete-gaussian", unit="label", neighbours="flip")
-NOTHING = DiscreteLaplace(Fraction(0))
+NOTHING = auc.DiscreteLaplace(Fraction(0))
 
 
 def drawn(rows=4000, decimals=None, seed=0):
@@ -50,7 +40,7 @@ def by_party(labels, scores, number, *, apart=False):
 @pytest.mark.parametrize("decimals", [None, 1, 0])
 def test_the_auc_of_doubled_midranks_is_scikit_learns(decimals):
     labels, scores = drawn(decimals=decimals)
-    ranks = doubled_midranks(scores)
+    ranks = auc.doubled_midranks(scores)
     found = auc_of(int(labels.sum()), int(ranks[labels].sum()), len(labels))
     assert found == pytest.approx(roc_auc_score(labels, scores), abs=1e-12)
 
@@ -59,11 +49,14 @@ def test_the_auc_of_doubled_midranks_is_scikit_learns(decimals):
 @pytest.mark.parametrize("number", [1, 3, 40])
 def test_pairs_without_noise_give_the_auc(name, number):
     labels, scores = drawn(decimals=1)
-    ranks, party = doubled_midranks(scores), np.arange(len(labels)) % number
+    ranks, party = auc.doubled_midranks(scores), np.arange(len(labels)) % number
     known = PartyRanks.of(ranks, party, number)
     pairs = [
-        noisy_pair(
-            labels[party == k], ranks[party == k], PartyTerms(terms.centre, NOTHING, NOTHING), None
+        auc.noisy_pair(
+            labels[party == k],
+            ranks[party == k],
+            auc.PartyTerms(terms.centre, NOTHING, NOTHING),
+            None,
         )
         for k, terms in enumerate(MECHANISMS[name].terms(known, privacy_of(name)))
     ]
@@ -72,7 +65,7 @@ def test_pairs_without_noise_give_the_auc(name, number):
 
 
 def test_what_parties_send_and_the_balance_rank():
-    at = balance_rank(0.8, 1000, 5000)
+    at = auc.balance_rank(0.8, 1000, 5000)
     total = 0.8 * 2 * 1000 * 4000 + 1000 * 999
     assert auc_of(1001, total + at, 5000) == pytest.approx(0.8, abs=1e-6)
     assert auc_of(1001, total + at + 2000, 5000) > 0.8001
@@ -221,7 +214,6 @@ def result():
 
 @pytest.mark.parametrize("exact", [False, True])
 def test_a_result_is_saved_and_loaded(result, tmp_path, exact):
-    """Also an exact one, which has no noise and no epsilon."""
     if exact:
         result = fg.evaluate_vertical(
             None, by_party(*drawn(), 1), only="roc_auc", privacy=fg.SecureAggregation()
@@ -245,7 +237,6 @@ def test_other_files_and_versions_are_refused(result, text, tmp_path):
 
 
 def without(record, *path):
-    """The record without what is at a path."""
     name, *rest = path
     left = {key: value for key, value in record.items() if key != name}
     return left | {name: without(record[name], *rest)} if rest else left
@@ -272,7 +263,6 @@ ODD = {
 
 @pytest.mark.parametrize("change", ODD.values(), ids=ODD)
 def test_fields_that_are_missing_or_odd_are_one_line(result, tmp_path, change):
-    """A result without its noise was a traceback."""
     path = tmp_path / "auc.json"
     result.to_json(path)
     path.write_text(json.dumps(change(json.loads(path.read_text()))))

@@ -15,20 +15,7 @@ from refusals import refused
 from sites import BOSS, PEERS, make_site
 
 import fedgauge as fg
-from fedgauge import (
-    Axis,
-    BinaryTask,
-    Cohort,
-    DistributedDP,
-    EvaluationPlan,
-    HistogramRound,
-    LocalDP,
-    PlanError,
-    RecordError,
-    ScoreSums,
-    SecureAggregation,
-    TwoRound,
-)
+from fedgauge import Axis, BinaryTask, Cohort, DistributedDP, EvaluationPlan, PlanError
 from fedgauge.errors import AxisError
 from fedgauge.histograms.axis import MOST_BINS, MOST_POINTS
 from fedgauge.histograms.calibrator import MOST_KNOTS, Beta, Calibrator
@@ -75,7 +62,6 @@ def altered(plan, **changes):
 
 
 def plain(plan, **changes):
-    """A plan as plain data, with some of its parts replaced."""
     found = json.loads(plan.to_bytes())
     for path, value in changes.items():
         *parents, name = path.split("__")
@@ -87,7 +73,6 @@ def plain(plan, **changes):
 
 
 def without_none(found):
-    """As TOML writes it."""
     if isinstance(found, dict):
         return {key: without_none(value) for key, value in found.items() if value is not None}
     return found
@@ -126,7 +111,7 @@ def test_a_value_taken_from_an_array_makes_the_same_plan():
         (plan_for(positive=np.True_), plan_for(positive=True)),
         (plan_for(positive=np.str_("yes")), plan_for(positive="yes")),
         (plan_for(Axis.uniform(np.int64(64))), plan_for(Axis.uniform(64))),
-        (plan_for(TwoRound(8, share=np.float64(0.25))), plan_for(TwoRound(8, share=0.25))),
+        (plan_for(fg.TwoRound(8, share=np.float64(0.25))), plan_for(fg.TwoRound(8, share=0.25))),
         (
             plan_for(CLIPPED, privacy=DistributedDP(1.0, delta=np.float64(1e-6), noise="skellam")),
             plan_for(CLIPPED, privacy=DistributedDP(1.0, delta=1e-6, noise="skellam")),
@@ -152,10 +137,10 @@ def test_a_positive_label_is_one_value_that_json_can_hold():
             CLIPPED, privacy=DistributedDP(number(2), delta=1e-6, noise="skellam")
         ),
         lambda number: plan_for(CLIPPED, privacy=DistributedDP(number(1)), score_sums=True),
-        lambda number: plan_for(TwoRound(8, narrowest=number(3)), privacy=DistributedDP(1.0)),
+        lambda number: plan_for(fg.TwoRound(8, narrowest=number(3)), privacy=DistributedDP(1.0)),
         lambda number: plan_for(Axis.uniform(8, number(0), number(2), outside="clip")),
         lambda number: plan_for(Axis.from_edges([number(0), number(2)])),
-        lambda number: EvaluationPlan.for_reports(TwoRound(8), LocalDP(number(1))),
+        lambda number: EvaluationPlan.for_reports(fg.TwoRound(8), fg.LocalDP(number(1))),
         lambda number: EvaluationPlan.for_pairs(
             "adaptive", 5000, DistributedDP(number(1), unit="label", neighbours="flip")
         ),
@@ -231,8 +216,8 @@ def test_a_plan_saved_by_hand_or_not_cannot_be_changed():
 def test_a_plan_for_a_histogram():
     plan = plan_for(tree=(4, 16))
     assert plan.tree == (4, 16)
-    assert plan.rounds == (HistogramRound(nodes=(64,)),)
-    assert plan.privacy == SecureAggregation()
+    assert plan.rounds == (fg.HistogramRound(nodes=(64,)),)
+    assert plan.privacy == fg.SecureAggregation()
     assert plan.task.rows_sent == 2
     assert plan.bytes_per_client == 2 * 64 * 8
     assert plan_for().tree == (64,)
@@ -395,7 +380,6 @@ def with_sums(sums, axis=CLIPPED, privacy=None):
 
 @pytest.mark.parametrize("largest", [LARGEST, 1000, 1])
 def test_what_else_a_round_says_is_always_written(largest):
-    """Fields other than sums stand in the bytes even where they are what they would be anyway."""
     (sent,) = json.loads(plan_for(largest=largest).to_bytes())["rounds"]
     assert sent == {"kind": "histogram", "nodes": [64], "noise": [], "largest": largest}
     again = EvaluationPlan.from_bytes(plan_for(largest=largest).to_bytes())
@@ -443,19 +427,19 @@ def test_plans_that_cannot_be():
 
 
 def test_what_is_near_to_plans_that_cannot_be():
-    with_sums(ScoreSums(4, 0.06), privacy=DistributedDP(0.3))  # few steps are narrow
+    with_sums(fg.ScoreSums(4, 0.06), privacy=DistributedDP(0.3))  # few steps are narrow
     assert plan_for(WIDE, min_cell=2).min_cell == 2
 
 
 def test_score_sums_that_cannot_be():
     for sums, privacy, told in (
         *(
-            (ScoreSums(256, none), DistributedDP(1.0), "positive noise for score sums")
+            (fg.ScoreSums(256, none), DistributedDP(1.0), "positive noise for score sums")
             for none in (0.0, -1.0, math.inf, math.nan)
         ),
-        (ScoreSums(256, 0.1), None, "adds no noise"),
-        *((ScoreSums(steps), None, "from 1 to 256") for steps in (0, -1, 257, 2**40)),
-        *((ScoreSums(256, 0.2), model, r"Use noise='polya'") for model in (SKELLAM, GAUSSIAN)),
+        (fg.ScoreSums(256, 0.1), None, "adds no noise"),
+        *((fg.ScoreSums(steps), None, "from 1 to 256") for steps in (0, -1, 257, 2**40)),
+        *((fg.ScoreSums(256, 0.2), model, r"Use noise='polya'") for model in (SKELLAM, GAUSSIAN)),
     ):
         refused(PlanError, told, with_sums, sums, privacy=privacy)
 
@@ -474,10 +458,12 @@ def test_a_sum_has_a_cohort_and_reports_have_none():
         with pytest.raises(PlanError, match="needs a cohort"):
             EvaluationPlan.for_histogram(axis, None, privacy=privacy)
     refused(PlanError, "needs a cohort", EvaluationPlan.under, DistributedDP(1.0), axis)
-    plan = EvaluationPlan.under(LocalDP(1.0), axis)
+    plan = EvaluationPlan.under(fg.LocalDP(1.0), axis)
     with pytest.raises(PlanError, match="for local reports, which nobody sums"):
         _ = plan.terms.sum_cohort
-    refused(PlanError, "no score sums", EvaluationPlan.under, LocalDP(1.0), axis, score_sums=True)
+    refused(
+        PlanError, "no score sums", EvaluationPlan.under, fg.LocalDP(1.0), axis, score_sums=True
+    )
 
 
 def test_cells_are_merged_where_a_plan_says_so_and_has_no_noise():
@@ -491,15 +477,14 @@ def test_cells_are_merged_where_a_plan_says_so_and_has_no_noise():
     with pytest.raises(PlanError, match="noise hides small cells"):
         EvaluationPlan.under(DistributedDP(1.0), axis, cohort=Cohort(3), min_cell=10)
     with pytest.raises(PlanError, match="noise hides small cells"):
-        EvaluationPlan.under(LocalDP(1.0), axis, min_cell=10)
-    plain = json.loads(EvaluationPlan.under(LocalDP(1.0), axis).to_bytes()) | {"min_cell": 10}
+        EvaluationPlan.under(fg.LocalDP(1.0), axis, min_cell=10)
+    plain = json.loads(EvaluationPlan.under(fg.LocalDP(1.0), axis).to_bytes()) | {"min_cell": 10}
     with pytest.raises(PlanError, match="noise hides small cells"):
         EvaluationPlan.from_bytes(msgspec.json.encode(plain))
 
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Sets the clock."""
     return lambda moment: monkeypatch.setattr(plan, "now", lambda: moment)
 
 
@@ -685,7 +670,7 @@ def test_sizes_are_judged_before_anything_large_is_built(name):
     toml = msgspec.toml.encode(without_none(found)).decode()
     refused(PlanError, told, EvaluationPlan.from_bytes, msgspec.json.encode(found))
     refused(PlanError, told, EvaluationPlan.from_toml, toml)
-    refused(RecordError, told, Record.from_json, record)
+    refused(fg.RecordError, told, Record.from_json, record)
 
 
 @pytest.mark.usefixtures("_nothing_large_is_built")
@@ -725,7 +710,7 @@ def with_noise(model, noise, parties=3):
     tree = (2,) * len(noise)
     nodes = tuple(2 ** (level + 1) for level in range(len(noise)))
     axis = Axis.uniform(nodes[-1], outside="clip")
-    rounds = (HistogramRound(nodes, tuple(noise)),)
+    rounds = (fg.HistogramRound(nodes, tuple(noise)),)
     return EvaluationPlan(BinaryTask(), axis, tree, model, Cohort(parties, 1), rounds)
 
 

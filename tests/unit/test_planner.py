@@ -271,7 +271,6 @@ def test_more_examples_are_better(epsilon):
 
 
 def rows_of(world):
-    """Labels and scores of a world, dealt to clients."""
     negatives, positives = world.drawn.astype(int)
     scores = np.concatenate([np.repeat(world.scores, n) for n in (negatives, positives)])
     labels = np.repeat([0, 1], [negatives.sum(), positives.sum()])
@@ -327,7 +326,6 @@ def test_results_that_noise_withholds_are_expected_to_be_of_no_use():
 
 
 def test_score_sums_leave_the_counts_four_fifths(planned):
-    """The errors expected are those of the same counts with four fifths of the budget."""
     with_sums = planner.propose(
         privacy=fg.DistributedDP(1.25),
         clients=CLIENTS,
@@ -465,7 +463,6 @@ def test_shares_rise_from_0_to_1(table, rate):
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_shares_are_those_of_the_quantiles_and_positives_have_the_higher_scores(table):
-    """Both classes together, counting the same: to a quantile, and a smoothed ratio."""
     at = np.arange(-40.0005, 41, 0.01)
     both = np.mean(shares_below(table, at, table.positive_rate), axis=0)
     counted = np.searchsorted(table.quantiles, at) / len(table.quantiles)

@@ -272,7 +272,6 @@ def test_a_display_from_arrays_alone():
 
 @pytest.mark.parametrize("display", DISPLAYS)
 def test_a_result_read_through_a_map(result, display):
-    """Its bins are others than those counted."""
     drawn = display.from_evaluation(result.with_calibrator(result.calibrator("isotonic")))
     if display is fg.ReliabilityDisplay:
         assert (drawn.scores.density * np.diff(drawn.scores.edges)).sum() == pytest.approx(1.0)

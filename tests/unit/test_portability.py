@@ -57,7 +57,6 @@ print(json.dumps(told))
 
 
 def made(known, **kernels):
-    """What a machine with these kernels makes, having judged what another one made."""
     done = subprocess.run(
         [sys.executable, "-c", MADE],
         input=json.dumps(known),
@@ -72,7 +71,6 @@ def made(known, **kernels):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of kernels are those of Linux wheels")
 def test_machines_with_other_kernels_agree():
-    """Kernels of the oldest processors next to those of this one."""
     here = made({"plans": [], "graphs": []})
     simd = " ".join(np._core._multiarray_umath.__cpu_dispatch__)
     there = made(here, OPENBLAS_CORETYPE="Prescott", NPY_DISABLE_CPU_FEATURES=simd)

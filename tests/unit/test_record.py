@@ -225,9 +225,7 @@ BROKEN = [
     pytest.param(lambda data: counts_of(data)[0].__setitem__(3, "7"), id="text"),
     pytest.param(lambda data: counts_of(data)[0].__setitem__(3, 2**63), id="over 63 bits"),
     pytest.param(lambda data: counts_of(data)[0].__setitem__(3, 2**80), id="over 64 bits"),
-    pytest.param(
-        lambda data: data["slices"][0].update(counts=[[2**62] * 64] * 2), id="sum over 63 bits"
-    ),
+    pytest.param(lambda data: data["slices"][0].update(counts=[[2**62] * 64] * 2), id="large sum"),
     pytest.param(lambda data: data["slices"][0].update(counts=[[0] * 64] * 2), id="no examples"),
     pytest.param(lambda data: data.update(clients=0), id="no clients"),
     pytest.param(lambda data: data.update(clients=-3), id="negative clients"),

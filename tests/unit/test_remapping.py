@@ -231,7 +231,6 @@ def test_score_sums_say_nothing_of_mapped_scores():
 
 @every_map
 def test_a_map_in_the_plan_comes_first(name):
-    """What the plan's map made of scores is what the other one takes."""
     first = Calibrator("beta", Beta(0.8, 1.1, 0.1))
     result = fg.evaluate({"a": ROWS}, axis=AXIS, calibrator=first)
     view, again = result.with_calibrator(MAPS[name]), first.transform(ROWS[1])

@@ -13,7 +13,6 @@ from fedgauge.estimation.repair import consistent, leaf_variance, monotone, nois
 
 
 def total_variance(tree, variances):
-    """Variance of the sum of all leaves."""
     every = np.ones(int(math.prod(tree)))
     return float(noise_covariance(tree, variances, every, every))
 

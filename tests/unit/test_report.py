@@ -18,17 +18,8 @@ from sites import make_site
 import fedgauge as fg
 from fedgauge.errors import InputError
 from fedgauge.metrics.estimate import metrics_of, show
-from fedgauge.report import page, report, save_report
-from fedgauge.report.figures import (
-    COSTS,
-    FEW_SHARES,
-    METRICS,
-    SHARES,
-    TOLERANCE,
-    kept,
-    part_of,
-    thresholds_of,
-)
+from fedgauge.report import figures, page, report, save_report
+from fedgauge.report.figures import METRICS, kept, part_of, thresholds_of
 from fedgauge.report.slices import beside, told_of
 from fedgauge.results.signature import Signature
 from fedgauge.site import Account
@@ -103,7 +94,7 @@ def test_wishes_are_granted_as_the_library_grants_them(pair):
     result, page = pair
     grid = list(thresholds_shown(result, page.part))
     wishes = page.part["thresholds"]["wishes"]
-    assert [each[0] for each in wishes["cost"]] == list(COSTS)
+    assert [each[0] for each in wishes["cost"]] == list(figures.COSTS)
     for name, told in wishes.items():
         for wish, place in told:
             asked = {name: (1.0, wish) if name == "cost" else wish}
@@ -112,7 +103,7 @@ def test_wishes_are_granted_as_the_library_grants_them(pair):
                     result.threshold_for(**asked)
             else:
                 assert grid[place] == result.threshold_for(**asked).threshold
-    assert [each[0] for each in wishes["recall"]] == list(SHARES)
+    assert [each[0] for each in wishes["recall"]] == list(figures.SHARES)
 
 
 def test_metrics_are_printed_as_the_library_prints_them(pair):
@@ -272,7 +263,7 @@ def test_many_slices_are_told_in_brief_and_a_binary_report_is_small():
     told = Page(report({"r": coarse})).part
     assert [each["name"] for each in told["curves"]] == ["roc", "pr"]
     part = part_of(fg.evaluate({"a": wards}, axis=fg.Axis.uniform(256)), brief=True)
-    assert [each[0] for each in part["thresholds"]["wishes"]["recall"]] == list(FEW_SHARES)
+    assert [each[0] for each in part["thresholds"]["wishes"]["recall"]] == list(figures.FEW_SHARES)
     # 120 of these, and 45 kB of page, are below 5 MB.
     assert len(json.dumps(part, separators=(",", ":"))) < 40_000
     assert len(report({"r": exact()}).encode()) < 150_000  # of 4,096 bins
@@ -288,7 +279,7 @@ def test_a_line_is_thinned_to_what_looks_the_same():
     away = np.array([x, y])[:, :, None] - start[:, None]
     where = np.clip(np.einsum("ck,cpk->pk", along, away) / (along**2).sum(axis=0), 0, 1)
     distances = np.hypot(*(away - along[:, None] * where)).min(axis=1)
-    assert distances.max() <= TOLERANCE
+    assert distances.max() <= figures.TOLERANCE
     assert kept(np.array([0.0, 0.5, 0.0]), np.zeros(3)).tolist() == [0, 1, 2]
 
 

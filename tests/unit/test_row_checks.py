@@ -48,39 +48,24 @@ def cells(histogram):
 
 ROWS = [
     # label, score, its cell, what is odd
-    pytest.param(0, LOW, NEGATIVE_LOW, {}, id="clean"),
-    pytest.param(1, NAN, POSITIVE_LOW, {"not_finite"}, id="nan"),
-    pytest.param(1, INF, POSITIVE_HIGH, {"not_finite"}, id="inf"),
-    pytest.param(1, -INF, POSITIVE_LOW, {"not_finite"}, id="minus inf"),
-    pytest.param(1, None, POSITIVE_LOW, {"not_finite"}, id="no score"),
-    pytest.param(1, pd.NA, POSITIVE_LOW, {"not_finite"}, id="NA score"),
-    pytest.param(1, "many", POSITIVE_LOW, {"not_finite"}, id="text score"),
-    pytest.param(1, [HIGH], POSITIVE_LOW, {"not_finite"}, id="list score"),
-    pytest.param(1, 10**400, POSITIVE_LOW, {"not_finite"}, id="no float"),
-    pytest.param(1, Decimal("sNaN"), POSITIVE_LOW, {"not_finite"}, id="signalling"),
-    pytest.param(1, Raises(), POSITIVE_LOW, {"not_finite"}, id="raising score"),
-    pytest.param(1, "0.9", POSITIVE_HIGH, {}, id="text of a number"),
-    pytest.param(1, 1e300, POSITIVE_HIGH, {"clipped"}, id="above"),
-    pytest.param(1, -0.5, POSITIVE_LOW, {"clipped"}, id="below"),
-    pytest.param(None, HIGH, NEGATIVE_HIGH, {"missing_labels"}, id="no label"),
-    pytest.param(NAN, HIGH, NEGATIVE_HIGH, {"missing_labels"}, id="nan label"),
-    pytest.param(pd.NA, HIGH, NEGATIVE_HIGH, {"missing_labels"}, id="NA label"),
-    pytest.param(2, HIGH, NEGATIVE_HIGH, {"other_labels"}, id="third label"),
-    pytest.param(2**70, HIGH, NEGATIVE_HIGH, {"other_labels"}, id="long label"),
-    pytest.param("maybe", HIGH, NEGATIVE_HIGH, {"other_labels"}, id="text label"),
-    pytest.param("\udc80", HIGH, NEGATIVE_HIGH, {"other_labels"}, id="half a character"),
-    pytest.param(b"1", HIGH, NEGATIVE_HIGH, {"other_labels"}, id="bytes label"),
-    pytest.param([1], HIGH, NEGATIVE_HIGH, {"other_labels"}, id="list label"),
-    pytest.param({"a": 1}, HIGH, NEGATIVE_HIGH, {"other_labels"}, id="dict label"),
-    pytest.param(Raises(), HIGH, NEGATIVE_HIGH, {"other_labels"}, id="raising label"),
-    pytest.param("1", HIGH, POSITIVE_HIGH, {}, id="text of the positive label"),
-    pytest.param([1], [1], NEGATIVE_LOW, {"other_labels", "not_finite"}, id="both"),
+    *[(0, LOW, NEGATIVE_LOW, {}), (1, "0.9", POSITIVE_HIGH, {}), ("1", HIGH, POSITIVE_HIGH, {})],
+    *(
+        (1, score, POSITIVE_LOW, {"not_finite"})
+        for score in (NAN, -INF, None, pd.NA, "many", [HIGH], 10**400, Decimal("sNaN"), Raises())
+    ),
+    (1, INF, POSITIVE_HIGH, {"not_finite"}),
+    *[(1, 1e300, POSITIVE_HIGH, {"clipped"}), (1, -0.5, POSITIVE_LOW, {"clipped"})],
+    *((label, HIGH, NEGATIVE_HIGH, {"missing_labels"}) for label in (None, NAN, pd.NA)),
+    *(
+        (label, HIGH, NEGATIVE_HIGH, {"other_labels"})
+        for label in (2, 2**70, "maybe", "\udc80", b"1", [1], {"a": 1}, Raises())
+    ),
+    ([1], [1], NEGATIVE_LOW, {"other_labels", "not_finite"}),
 ]
 
 
 @pytest.mark.parametrize(("label", "score", "cell", "odd"), ROWS)
 def test_every_row_has_a_stated_place(label, score, cell, odd):
-    """In lists, wherever it stands, in arrays and in chunks."""
     for place in range(3):
         labels, scores = [0, 1], [LOW, HIGH]
         labels.insert(place, label)
@@ -101,34 +86,23 @@ def check_place(data, cell, odd):
 @pytest.mark.parametrize(
     ("labels", "scores"),
     [
-        pytest.param(
+        (
             np.ma.array([0, 1, 1, 1], mask=[0, 0, 0, 1]),
             np.ma.array([LOW, HIGH, HIGH, HIGH], mask=[0, 0, 1, 0]),
-            id="masked",
         ),
-        pytest.param(
-            pd.Series([0, 1, 1, None], dtype="Int64"),
-            pd.Series([LOW, HIGH, None, HIGH]),
-            id="pandas",
-        ),
-        pytest.param(
-            pd.Series(["0", "1", "1", None]), pd.Series(["0.1", "0.9", "", "0.9"]), id="pandas text"
-        ),
-        pytest.param(pl.Series([0, 1, 1, None]), pl.Series([LOW, HIGH, None, HIGH]), id="polars"),
-        pytest.param(pa.array([0, 1, 1, None]), pa.array([LOW, HIGH, None, HIGH]), id="arrow"),
-        pytest.param(
+        (pd.Series([0, 1, 1, None], dtype="Int64"), pd.Series([LOW, HIGH, None, HIGH])),
+        (pd.Series(["0", "1", "1", None]), pd.Series(["0.1", "0.9", "", "0.9"])),
+        (pl.Series([0, 1, 1, None]), pl.Series([LOW, HIGH, None, HIGH])),
+        (pa.array([0, 1, 1, None]), pa.array([LOW, HIGH, None, HIGH])),
+        (
             pa.chunked_array([["0", "1"], ["1", None]]),
             pa.chunked_array([["0.1", "0.9"], ["x", "0.9"]]),
-            id="arrow text",
         ),
-        pytest.param(np.array([0, 1, 1, NAN]), np.array([LOW, HIGH, NAN, HIGH]), id="floats"),
-        pytest.param(
-            np.array(["0", "1", "1", "nan"]), np.array(["0.1", "0.9", "?", "0.9"]), id="U"
-        ),
-        pytest.param(
+        (np.array([0, 1, 1, NAN]), np.array([LOW, HIGH, NAN, HIGH])),
+        (np.array(["0", "1", "1", "nan"]), np.array(["0.1", "0.9", "?", "0.9"])),
+        (
             pa.array([Decimal(0), Decimal(1), Decimal(1), None]),
             pa.array([Decimal("0.1"), Decimal("0.9"), None, Decimal("0.9")]),
-            id="decimals",
         ),
     ],
 )
@@ -141,13 +115,9 @@ def test_columns_of_every_form(labels, scores):
 @pytest.mark.parametrize(
     "labels",
     [
-        pytest.param([2**53 + 1, 2**53], id="whole numbers"),
-        pytest.param([2**53 + 1, 0.5], id="with a fraction"),
-        pytest.param([2**53 + 1, None], id="with a missing one"),
-        pytest.param([2**53 + 1, -1, 2**63], id="beyond 64 bits"),
-        pytest.param(pa.array([2**53 + 1, None]), id="arrow"),
-        pytest.param(pl.Series([2**53 + 1, None]), id="polars"),
-        pytest.param(pd.Series([2**53 + 1, None], dtype="Int64"), id="pandas"),
+        *([2**53 + 1, other] for other in (2**53, 0.5, None)),
+        *[[2**53 + 1, -1, 2**63], pa.array([2**53 + 1, None]), pl.Series([2**53 + 1, None])],
+        pd.Series([2**53 + 1, None], dtype="Int64"),
     ],
 )
 def test_one_row_does_not_change_the_kind_of_the_others(labels):
@@ -411,22 +381,15 @@ def count_files(file, plan=PLAN):
 @pytest.mark.parametrize(
     ("row", "cell", "odd"),
     [
-        pytest.param("1,x,c\n", (1, 0), "not_finite", id="text"),
-        pytest.param("1,,c\n", (1, 0), "not_finite", id="missing"),
-        pytest.param("1,NA,c\n", (1, 0), "not_finite", id="NA"),
-        pytest.param("1,nan,c\n", (1, 0), "not_finite", id="nan"),
-        pytest.param("1,-inf,c\n", (1, 0), "not_finite", id="minus inf"),
-        pytest.param("1,inf,c\n", (1, 3), "not_finite", id="inf"),
-        pytest.param("1,1e400,c\n", (1, 3), "not_finite", id="no float"),
-        pytest.param('1,"0,9",c\n', (1, 0), "not_finite", id="decimal comma"),
-        pytest.param("1,7,c\n", (1, 3), "clipped", id="beyond"),
-        pytest.param("1, 0.9 ,c\n", (1, 3), None, id="spaces"),
-        pytest.param(",0.9,c\n", (0, 3), "missing_labels", id="no label"),
-        pytest.param("maybe,0.9,c\n", (0, 3), "other_labels", id="third label"),
-        pytest.param("Größe,0.9,c\n".encode("latin-1"), (0, 3), "other_labels", id="latin-1"),
-        pytest.param("1\n", None, "malformed", id="short"),
-        pytest.param("1,0.9,c,d\n", None, "malformed", id="long"),
-        pytest.param("Größe\n".encode("latin-1"), None, "malformed", id="short latin-1"),
+        *(
+            (f"1,{score},c\n", (1, 0), "not_finite")
+            for score in ("x", "", "NA", "nan", "-inf", '"0,9"')  # the last with a decimal comma
+        ),
+        *((f"1,{score},c\n", (1, 3), "not_finite") for score in ("inf", "1e400")),
+        *[("1,7,c\n", (1, 3), "clipped"), ("1, 0.9 ,c\n", (1, 3), None)],
+        *[(",0.9,c\n", (0, 3), "missing_labels"), ("maybe,0.9,c\n", (0, 3), "other_labels")],
+        ("Größe,0.9,c\n".encode("latin-1"), (0, 3), "other_labels"),
+        *((row, None, "malformed") for row in ("1\n", "1,0.9,c,d\n", "Größe\n".encode("latin-1"))),
     ],
 )
 @pytest.mark.parametrize("name", ["s.csv", "s.csv.gz"])
@@ -560,7 +523,6 @@ def test_a_text_file_is_read_by_its_first_rows_whatever_lacks_an_id(tmp_path):
 
 
 def work(file, plan=PLAN):
-    """How many functions are called, of Python and of C, to count a file."""
     count_files(file, plan)  # what is made once is made
     calls = 0
 

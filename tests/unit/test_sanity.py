@@ -287,7 +287,6 @@ TABLED = {
 
 
 def tabled(plan, rows=400):
-    """The numbers of rows of both classes and all groups."""
     rng, task = np.random.default_rng(3), plan.task
     kinds, scores = rng.integers(0, 2, rows), rng.random((rows, 2))
     group = {by: np.where(rng.random(rows) < 0.5, v[0], "x") for by, v in task.groups.items()}
@@ -335,7 +334,6 @@ def test_tables_are_of_the_rows_of_the_counts(kind):
 
 @pytest.mark.parametrize("kind", TABLED)
 def test_tables_of_other_rows_beyond_what_noise_does(kind):
-    """Rows more or less in one cell, too many in one, and all of a group or class in another."""
     plan = plan_for(NOISES["polya"], None, COHORT, bins=64, largest=20 * LARGEST, task=TABLED[kind])
     total = tabled(plan, rows=40_000)
     assert impossible_caution(plan, release(plan, total, CLIENTS)) is None
@@ -538,7 +536,6 @@ def test_a_caution_is_in_the_verdict_and_survives_a_file(tmp_path):
 
 
 def test_a_known_value_counts_as_one_of_as_many():
-    """A fifth of both classes at the highest of five values, or of twenty-one."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 2, 3000)
     few = fg.Axis.from_values(range(5), outside="clip")

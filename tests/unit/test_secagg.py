@@ -23,31 +23,10 @@ from fedgauge.errors import CohortTooSmall, PlanError, PlanRefused, ProtocolErro
 from fedgauge.keys import SigningKey
 from fedgauge.plan import EvaluationPlan
 from fedgauge.privacy import Cohort
-from fedgauge.protocol import (
-    COORDINATOR,
-    EVERYONE,
-    MOST_BYTES,
-    VERSION,
-    Envelope,
-    Message,
-    is_signed,
-    session_id,
-)
+from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope, session_id
+from fedgauge.secagg import messages
 from fedgauge.secagg.graph import MOST_MEMBERS, choose_graph
-from fedgauge.secagg.messages import (
-    Advertisement,
-    Advertisements,
-    Agreement,
-    Invitation,
-    Peer,
-    Stage,
-    Survivors,
-    Terms,
-    agreement,
-    from_bitmap,
-    sharing,
-    to_bitmap,
-)
+from fedgauge.secagg.messages import Invitation, Stage, Terms, from_bitmap, to_bitmap
 from fedgauge.site import Site, create_site
 from fedgauge.site.ledger_entries import SumRoster
 
@@ -95,25 +74,25 @@ def test_a_bitmap_has_one_length_and_names_nobody_beyond_the_members(count):
 def test_sets_and_agreements_before_and_after_masking_differ():
     told = {}
     for session, *sets in itertools.product([b"s" * 32, b"t" * 32], *[[b"\x80", b"\xc0"]] * 4):
-        told[agreement(session, *sets).told] = (session, *sets)
+        told[messages.agreement(session, *sets).told] = (session, *sets)
     assert len(told) == 32
     assert {len(digest) for digest in told} == {32}
     # Sets of several lengths are not run together.
     parts = (b"ab", b"c", b"d", b"e"), (b"a", b"bc", b"d", b"e")
-    assert len({agreement(b"s" * 32, *each).told for each in parts}) == 2
+    assert len({messages.agreement(b"s" * 32, *each).told for each in parts}) == 2
     parts = (b"s" * 32, b"\x80", b"\xc0")
     others = [(b"t" * 32, *parts[1:]), (parts[0], b"\x81", parts[2]), (*parts[:2], b"\xc1")]
-    told = {sharing(*p).told for p in (parts, *others)}
+    told = {messages.sharing(*p).told for p in (parts, *others)}
     assert len(told) == 4
-    assert agreement(*parts, b"", b"").told not in told
+    assert messages.agreement(*parts, b"", b"").told not in told
     digests = b"".join(hashlib.sha256(members).digest() for members in parts[1:])
     expected = hashlib.sha256(b"fedgauge sharing\0" + parts[0] + digests).digest()
-    assert sharing(*parts).told == expected
+    assert messages.sharing(*parts).told == expected
 
 
 def advertised(**fields):
     keys = {"mask_key": OTHER.public, "box_key": KEY.public, "seed": b"s" * 16, "setting": b""}
-    return Advertisement(**keys | fields)
+    return messages.Advertisement(**keys | fields)
 
 
 @pytest.mark.parametrize("length", [1, 31, 33, 64])
@@ -260,7 +239,6 @@ def test_a_plan_that_cannot_be_or_does_not_fit_is_refused():
 
 @pytest.fixture
 def verified(monkeypatch):
-    """Public keys that signatures were verified with."""
     seen, verify = [], protocol.verify
 
     def watched(public, message, signature):
@@ -422,7 +400,11 @@ def check(envelope, public=KEY.public, recipients=(COORDINATOR,), **place):
 def test_an_envelope_arrives_as_it_was_sealed():
     arrived = Envelope.from_bytes(SEALED.to_bytes())
     assert arrived == SEALED
-    assert (arrived.version, arrived.body, arrived.recipient) == (VERSION, b"body", COORDINATOR)
+    assert (arrived.version, arrived.body, arrived.recipient) == (
+        protocol.VERSION,
+        b"body",
+        COORDINATOR,
+    )
     check(arrived)
     check(arrived, recipients=(EVERYONE, COORDINATOR, 7))
     fields = msgspec.msgpack.decode(SEALED.to_bytes())
@@ -474,7 +456,7 @@ def test_another_version_is_refused(version):
 
 def test_what_is_signed_says_its_version_kind_and_place():
     body = protocol._signed(b"s" * 32, 3, 2, COORDINATOR, b"body")
-    assert struct.pack("<Bqqq", VERSION, 3, 2, COORDINATOR) in body
+    assert struct.pack("<Bqqq", protocol.VERSION, 3, 2, COORDINATOR) in body
     assert KEY.sign(body) == SEALED.signature
     sessions, numbers, bodies = (
         [b"", b"s" * 32, b"s" * 33],
@@ -500,10 +482,12 @@ def test_numbers_out_of_range_are_refused():
 
 def test_is_signed_is_what_check_asks():
     place = (b"s" * 32, 3, 2, COORDINATOR, b"body")
-    assert is_signed(KEY.public, SEALED.signature, *place)
-    assert not is_signed(OTHER.public, SEALED.signature, *place)
+    assert protocol.is_signed(KEY.public, SEALED.signature, *place)
+    assert not protocol.is_signed(OTHER.public, SEALED.signature, *place)
     for i, other in enumerate((b"t" * 32, 4, 3, EVERYONE, b"bodies")):
-        assert not is_signed(KEY.public, SEALED.signature, *place[:i], other, *place[i + 1 :])
+        assert not protocol.is_signed(
+            KEY.public, SEALED.signature, *place[:i], other, *place[i + 1 :]
+        )
 
 
 def test_every_shorter_envelope_is_refused():
@@ -558,7 +542,7 @@ def test_another_way_to_write_the_same_message_is_refused(short, long):
 
 @given(data=st.binary(max_size=200))
 def test_bytes_from_nowhere_are_refused_or_read_as_written(data):
-    for kind in (Envelope, Terms, Advertisements, Survivors, Agreement):
+    for kind in (Envelope, Terms, messages.Advertisements, messages.Survivors, messages.Agreement):
         try:
             message = kind.from_bytes(data)
         except ProtocolError:
@@ -576,7 +560,7 @@ def test_one_changed_byte_is_never_taken_for_the_same(data):
 
 
 def test_a_message_too_long_is_refused_unread(monkeypatch):
-    assert MOST_BYTES >= 2**25 * 8
+    assert protocol.MOST_BYTES >= 2**25 * 8
 
     def refuse(*_, **__):
         raise AssertionError("it was read")
@@ -587,16 +571,14 @@ def test_a_message_too_long_is_refused_unread(monkeypatch):
     refused(AssertionError, "it was read", Envelope.from_bytes, bytes(1000))
 
 
-class Nested(Message, frozen=True):
-    """A message with records in it."""
-
-    peers: list[Peer]
+class Nested(protocol.Message, frozen=True):
+    peers: list[messages.Peer]
 
 
 def test_extra_fields_of_records_are_refused():
     plain = [[[1, b"body", b"signature"]]]
     read = Nested.from_bytes(msgspec.msgpack.encode(plain))
-    assert read.peers == [Peer(1, b"body", b"signature")]
+    assert read.peers == [messages.Peer(1, b"body", b"signature")]
     plain[0][0].append(0)
     refused(ProtocolError, "not a message", Nested.from_bytes, msgspec.msgpack.encode(plain))
 

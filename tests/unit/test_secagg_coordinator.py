@@ -16,21 +16,10 @@ from fedgauge import Axis, Cohort, EvaluationPlan
 from fedgauge.errors import CohortTooSmall, PlanError, ProtocolError
 from fedgauge.keys import SigningKey
 from fedgauge.protocol import EVERYONE, Envelope, session_id
-from fedgauge.secagg import Invitation, Stage, SummationClient, SummationServer, masking
+from fedgauge.secagg import Invitation, Stage, SummationClient, SummationServer, masking, messages
 from fedgauge.secagg import secret_sharing as boxes_module
 from fedgauge.secagg.graph import Graph, choose_graph
-from fedgauge.secagg.messages import (
-    Advertisement,
-    Advertisements,
-    Ballot,
-    Inbox,
-    Masked,
-    Peer,
-    Quorum,
-    Survivors,
-    Terms,
-    Vote,
-)
+from fedgauge.secagg.messages import Advertisements, Masked, Peer, Quorum, Survivors, Vote
 from fedgauge.secagg.secret_sharing import join, share_from_bytes
 
 WEAK_GRAPHS = [
@@ -236,7 +225,7 @@ def story(scene, left):
     if scene.server.stage == Stage.SHARE:
         return Advertisements(present=bitmap, peers=peers)
     boxes = [box for box in asked.boxes if box.member in left]
-    return Inbox(sharers=bitmap, peers=peers, boxes=boxes)
+    return messages.Inbox(sharers=bitmap, peers=peers, boxes=boxes)
 
 
 @pytest.mark.parametrize("left", ALONE)
@@ -276,7 +265,6 @@ def test_a_box_held_back_is_noticed():
 
 
 def test_phantoms_are_noticed():
-    """Members who count as present, or as sharers, without being there."""
     scene = Scene(silent={5: Stage.ADVERTISE}).until(Stage.SHARE)
     roster = scene.asked(VICTIM)
     lie = scene.request(VICTIM, changed(roster, present=scene.bitmap(*range(6))))
@@ -393,7 +381,7 @@ def test_a_session_is_bound_to_all_that_was_proposed():
     scenes = [Scene(), *map(other_scene, STORIES)]
     assert len({scene.session for scene in scenes}) == len(scenes)
     scene = Scene()
-    terms = Terms.from_bytes(Envelope.from_bytes(scene.invitation.data).body)
+    terms = messages.Terms.from_bytes(Envelope.from_bytes(scene.invitation.data).body)
     others = {
         "plan": terms.plan + b" ",
         "run": b"R" * 32,
@@ -440,7 +428,9 @@ FORGERS = {
 
 def swapped(scene, peer, field, forger, stage=Stage.ADVERTISE):
     """The advertisement of a peer with a key of the attacker in it."""
-    body = changed(Advertisement.from_bytes(peer.body), **{field: public_key(b"k" * 32)}).to_bytes()
+    body = changed(
+        messages.Advertisement.from_bytes(peer.body), **{field: public_key(b"k" * 32)}
+    ).to_bytes()
     signature = peer.signature
     if forger is not None:
         place = {"stage": stage, "session": scene.session, "recipient": EVERYONE}
@@ -484,7 +474,6 @@ def test_a_swapped_key_of_a_neighbour_by_the_others_choice_is_refused(sparse):
 
 
 def test_a_key_cannot_be_replaced_later():
-    """A second advertisement for a known member, however signed."""
     scene = Scene().until(Stage.SHARE)
     known = scene.asked(VICTIM).peers[0]
     # Member 0 colludes: it signs a second advertisement itself.
@@ -497,7 +486,6 @@ def test_a_key_cannot_be_replaced_later():
 
 
 def test_keys_are_those_that_their_member_signed_as_keys():
-    """Advertisements of two peers, exchanged."""
     scene = Scene().until(Stage.SHARE)
     roster = scene.asked(VICTIM)
     first, second, *rest = roster.peers
@@ -535,8 +523,7 @@ def test_nobody_opens_both_secrets_of_one_member():
 
 
 def voted(reply):
-    """A member's signature under the survivors."""
-    return Ballot.from_bytes(Envelope.from_bytes(reply).body).vote
+    return messages.Ballot.from_bytes(Envelope.from_bytes(reply).body).vote
 
 
 def votes(scene, survivors, voters):

@@ -103,7 +103,6 @@ def test_no_second_input_under_the_same_masks():
 
 
 def test_a_contribution_is_asked_for_once():
-    """Over resends and restores at every stage."""
     scene = Scene()
     while scene.server.stage < Stage.OPEN:
         scene.step()
@@ -137,7 +136,6 @@ def test_a_contribution_is_not_asked_for_before_all_is_checked(field, public):
 
 
 def altered(scene, member, kind, place):
-    """A member's opening with one wrong share."""
     opening = scene.said(member)
     parts = list(getattr(opening, kind))
     # Not just 1 more: X25519 keys that differ in their lowest bits are the same.
@@ -241,7 +239,6 @@ def test_a_junk_box_does_not_stop_who_got_it(junk, place):
 
 @pytest.mark.parametrize("length", [0, 33, 65, 67, 99])
 def test_a_box_holds_two_shares(length):
-    """A member seals something else for its peer, rightly."""
     scene = Scene().until(Stage.MASK)
     inbox = scene.asked(VICTIM)
     key = masking.AgreementKey(os.urandom(32))
@@ -347,7 +344,6 @@ def test_a_saved_state_goes_on_with_its_own_key_only():
 
 @pytest.mark.parametrize("stage", Stage)
 def test_replies_out_of_place_are_set_aside(stage):
-    """Replayed masked inputs and the like: of another session, sender, stage or recipient."""
     scene, old = Scene().until(stage), Scene(run=b"o" * 32).until(stage)
     replies = scene.answers()
     if stage == Stage.OPEN:
@@ -403,7 +399,6 @@ def test_replies_count_once_and_from_members_who_are_in():
 
 @pytest.mark.parametrize("stage", [*Stage][1:])
 def test_requests_out_of_place_are_refused(stage):
-    """Truncated, reordered, of another plan or session, for another member, by others."""
     scene, old = Scene().until(stage), Scene(run=b"o" * 32).until(stage)
     plan = Scene(small_plan(bins=3)).until(stage)
     request, body = scene.server.requests[VICTIM], scene.asked(VICTIM)

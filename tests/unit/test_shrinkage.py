@@ -25,7 +25,6 @@ EDGES = fg.Axis.from_edges([0.0, 5e-324, 1e-300, 0.5, float(np.nextafter(1, 0)),
 
 @pytest.fixture
 def tight(monkeypatch):
-    """Paths to the last digit."""
     monkeypatch.setattr(shrinkage, "_CLOSE", 1e-10)
     monkeypatch.setattr(shrinkage, "_STEPS", 500)
 
@@ -350,7 +349,6 @@ def axes(bins):
 
 @st.composite
 def extremes(draw):
-    """Any counts, noise and axis."""
     axis = draw(st.sampled_from([1, 2, 3, 7, 16, 64]).flatmap(axes))
     bins, rng = axis.bins, np.random.default_rng(draw(st.integers(0, 2**20)))
     scale = draw(st.sampled_from([1e-3, 1.0, 100.0, 1e6, 1e12]))

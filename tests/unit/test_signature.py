@@ -95,7 +95,6 @@ def signed(made, request):
 
 @pytest.fixture
 def read(tmp_path):
-    """The result that plain data, or a text, is read as."""
 
     def read(saved):
         path = tmp_path / "r.json"
@@ -134,7 +133,6 @@ def rebuilt(value, order=lambda names: names, number=lambda value: value):
 
 
 def one_kind(value):
-    """Some programs know one kind of number only."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

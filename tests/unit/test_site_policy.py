@@ -396,6 +396,9 @@ def test_names_are_safe_in_file_names(tmp_path, name):
     for names in ({"name": name, "dataset": "d"}, {"name": "a", "dataset": name}):
         refused(SiteError, "64 letters", create_site, tmp_path / "site", **names)
     assert not (tmp_path / "site").exists()
+
+
+def test_names_that_are_fine_and_a_site_in_place_of_a_file(tmp_path):
     for number, good in enumerate(["a", "A.b-c_d", "9", "a" * 64]):
         assert create_site(tmp_path / str(number), name=good, dataset=good).name == good
     with pytest.raises(SiteError, match="cannot make a site"):  # in place of a file

@@ -25,7 +25,6 @@ P3 /= P3.sum(axis=1, keepdims=True)
 
 
 def sites(**columns):
-    """The rows at two sites."""
     rows = fg.Examples(**columns)
     return {"a": rows.select(slice(0, 1000)), "b": rows.select(slice(1000, N))}
 

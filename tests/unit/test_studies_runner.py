@@ -85,7 +85,6 @@ def test_another_seed_or_number_of_runs_and_fresh_run_again(tmp_path, seen, othe
 
 @pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT])
 def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path, seen, stop):
-    """Killed outright, or by Ctrl-C, while a cell runs: finished cells are kept."""
     script = [sys.executable, str(ROOT / "tests" / "support" / "dice.py")]
     options = ["--out", str(tmp_path), "--workers", "1"]
     paths = os.pathsep.join([str(ROOT / "studies"), *sys.path])

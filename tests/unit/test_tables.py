@@ -394,7 +394,6 @@ def test_models_are_compared_within_groups_as_on_their_rows_alone(groups, brier)
 
 
 def test_a_group_that_is_counted_in_another_is_not_compared(tmp_path):
-    """And a result that shows its cells is refused."""
     few = np.where(np.arange(N) < 6, "m", "w")
     task = BinaryTask(**TOGETHER, groups=BY_SEX)
     plan = plan_for(task, min_cell=10)

@@ -10,18 +10,9 @@ from refusals import refused
 import fedgauge as fg
 from fedgauge import Axis
 from fedgauge.estimation.counts import PooledCounts
+from fedgauge.metrics import thresholds
 from fedgauge.metrics.estimate import critical, metrics_of
-from fedgauge.metrics.thresholds import (
-    AtThreshold,
-    Corner,
-    Outcomes,
-    Ratio,
-    ThresholdOutcomes,
-    ThresholdSplit,
-    choose,
-    f_beta_ratio,
-    split,
-)
+from fedgauge.metrics.thresholds import AtThreshold, Outcomes, Ratio, ThresholdOutcomes
 
 QUARTERS = Axis.uniform(4)
 CLIPPED = Axis.uniform(4, outside="clip")
@@ -74,15 +65,15 @@ NAMES = tuple(row.name for row in ROWS)
 
 @pytest.mark.parametrize(("axis", "threshold", "expected"), SPLITS, ids=repr)
 def test_how_a_threshold_divides_the_bins(axis, threshold, expected):
-    found = split(axis, threshold)
+    found = thresholds.split(axis, threshold)
     assert found[:2] == expected[:2]
     assert found.share == pytest.approx(expected[2], abs=1e-12)
-    assert isinstance(found, ThresholdSplit)
+    assert isinstance(found, thresholds.ThresholdSplit)
 
 
 @pytest.mark.parametrize("axis", [QUARTERS, CLIPPED, VALUES], ids=repr)
 def test_a_threshold_is_a_number(axis):
-    refused(fg.InputError, "a threshold must be a number", split, axis, math.nan)
+    refused(fg.InputError, "a threshold must be a number", thresholds.split, axis, math.nan)
     result = fg.evaluate({"a": ([0, 1], [0.0, 0.5])}, axis=axis)
     refused(fg.InputError, "a threshold must be a number", result.at_threshold, math.nan)
 
@@ -133,14 +124,13 @@ def exact(threshold=0.5, axis=None):
 
 
 def noisy(counts=COUNTS, threshold=0.5, variance=9.0, level=0.95):
-    """Of counts as noise left them."""
     axis, bins = Axis.uniform(counts.shape[1], outside="clip"), counts.shape[1]
     pooled = PooledCounts(axis, counts.astype(float), (bins,), (variance,), shrinks=False)
     return AtThreshold(pooled, threshold, level)
 
 
 def corner(counts, noise):
-    return Corner(Outcomes(*counts), Outcomes(*counts), np.asarray(noise, dtype=float))
+    return thresholds.Corner(Outcomes(*counts), Outcomes(*counts), np.asarray(noise, dtype=float))
 
 
 def test_a_ratio_under_noise_has_fiellers_interval_or_none():
@@ -167,7 +157,7 @@ def test_sampling_and_noise_widen_each_other():
     noisy, exact = (corner((60.0, 40.0, 30.0, 70.0), each) for each in (noise, 0 * noise))
     ratios = [row.formula for row in ROWS if isinstance(row.formula, Ratio)]
     assert len(ratios) == 10
-    for ratio in (*ratios, f_beta_ratio(2)):
+    for ratio in (*ratios, thresholds.f_beta_ratio(2)):
         alone = ratio.interval(exact, Z, sampling=True)
         by_noise = ratio.interval(noisy, Z, sampling=False)
         both = ratio.interval(noisy, Z, sampling=True)
@@ -358,6 +348,6 @@ def test_examples_that_stand_out_have_a_precision_and_noise_has_none(nobody_at_t
     counts[1, -1] = 9.0  # noise that looks like precision 1
     pooled = noisy(counts, variance=8.0)._pooled
     with pytest.raises(fg.UndefinedMetric, match=r"reaches precision 0\.9; the highest .* 0\.5"):
-        choose(pooled, precision=0.9)
+        thresholds.choose(pooled, precision=0.9)
     exactly = PooledCounts(pooled.axis, counts.astype(int), (32,))
-    assert choose(exactly, precision=0.9) == 31 / 32
+    assert thresholds.choose(exactly, precision=0.9) == 31 / 32

@@ -17,22 +17,8 @@ from scipy.stats import gamma, norm
 import fedgauge as fg
 from fedgauge.estimation.repair import consistent
 from fedgauge.metrics.estimate import show
-from fedgauge.monitoring.drift import (
-    WINDOW,
-    Looks,
-    Moved,
-    Noise,
-    _heavy,
-    area,
-    follow,
-    judge,
-    jump_limit,
-    least_change,
-    loudest_node,
-    moved,
-    shift,
-    watch,
-)
+from fedgauge.monitoring import drift
+from fedgauge.monitoring.drift import Looks, area, judge, jump_limit, moved
 from fedgauge.monitoring.page import trend_page
 from fedgauge.monitoring.trend import dated_files
 from fedgauge.results.signature import Signature
@@ -57,7 +43,7 @@ def noise_by_look(variances, loud=1.0):
     def covariance(left, right):
         return np.array(variances) * (left * right).sum()
 
-    return Noise(covariance, lambda *_: np.full((), loud))
+    return drift.Noise(covariance, lambda *_: np.full((), loud))
 
 
 WEEKS = {f"week {i}": week(i, 1.5 if i < 6 else 1.0) for i in range(1, 8)}
@@ -93,12 +79,14 @@ def test_values_are_those_of_the_results():
 def test_psi_is_the_sum_over_tenths_and_its_chance_value_that_of_a_chi_square_and_of_noise():
     axis, counts = fg.Axis.uniform(10), np.full((2, 2, 10), 50.0)
     loud = noise_by_look([4.0] * 3)  # of a later one as well
-    exact, noisy = (shift(Looks(axis, counts, each), axis.edges[1:-1]) for each in (None, loud))
+    exact, noisy = (
+        drift.shift(Looks(axis, counts, each), axis.edges[1:-1]) for each in (None, loud)
+    )
     # A share is (group - share) / n: 2 * 4 * (0.9**2 + 9 * 0.1**2) / 1000**2 in each look, of 10.
     more = 10 * 2 * 8 * (0.81 + 0.09) / 1000**2 / 0.1
     assert noisy.psi_expected - exact.psi_expected == pytest.approx(more)
     counts[1, 0] = np.linspace(30, 70, 10)
-    found = shift(Looks(axis, counts, None), axis.edges[1:-1])
+    found = drift.shift(Looks(axis, counts, None), axis.edges[1:-1])
     p, q = counts[1].sum(axis=0) / 1000, np.full(10, 0.1)
     assert found.psi == pytest.approx(np.sum((p - q) * np.log(p / q)))
     assert found.psi_expected == pytest.approx(9 * (1 / 1000 + 1 / 1000))
@@ -133,7 +121,6 @@ def test_the_noise_of_looks_is_that_of_their_counts_also_on_bins_in_common():
 
 @pytest.mark.parametrize("kind", ["plans", "reports", "map"])
 def test_the_noise_of_looks_is_that_of_each(kind):
-    """It hangs on the plan, on the reports, and on a map, which joins bins here."""
     if kind == "reports":
         results = [week(seed, privacy=fg.LocalDP(6.0)) for seed in range(2)]
     else:
@@ -163,7 +150,7 @@ def test_the_loudest_node_is_that_of_the_tree():
             levels = [np.zeros((1, 4)), np.zeros((1, 16))]
             levels[depth][0, node] = np.sqrt(variances[depth])
             heard.append(float((consistent(levels, tree, variances) * weights).sum()) ** 2)
-    assert loudest_node(tree, variances, weights) == pytest.approx(max(heard) / sum(heard))
+    assert drift.loudest_node(tree, variances, weights) == pytest.approx(max(heard) / sum(heard))
 
 
 @pytest.mark.parametrize("loud", [1.0, 0.25])
@@ -173,7 +160,7 @@ def test_deviates_with_noise_are_those_of_sums_of_laplace_numbers(loud, noisy):
     shares = gamma.isf((np.arange(200_000) + 0.5) / 200_000, 1 / loud, scale=loud)
     far = np.array([2.5, 3.5])
     chances = [norm.sf(x / np.sqrt(1 - noisy + noisy * shares)).mean() for x in far]
-    told = _heavy(far, np.full(2, noisy), np.full(2, loud))
+    told = drift._heavy(far, np.full(2, noisy), np.full(2, loud))
     assert told == pytest.approx(norm.isf(chances), abs=0.02)
     assert np.all(told < far)
 
@@ -214,15 +201,15 @@ def test_a_change_is_found_from_about_the_limit_of_three_looks_on():
 
     The looks after the change are soon among those that the next is compared with.
     """
-    looks = Moved(*(np.full(100, each) for each in (0.0, 0.01, 0.0, 0.0, 0.0, 1.0)))
-    told = least_change(looks, 0.05)[-1]
+    looks = drift.Moved(*(np.full(100, each) for each in (0.0, 0.01, 0.0, 0.0, 0.0, 1.0)))
+    told = drift.least_change(looks, 0.05)[-1]
     plain = 0.01 * (jump_limit(0.05 / 3, 103) + 1.2816) / np.sqrt(3)
     assert plain < told < 1.02 * plain
-    noisy = least_change(looks._replace(noisy=np.full(100, 1.0)), 0.05)[-1]
+    noisy = drift.least_change(looks._replace(noisy=np.full(100, 1.0)), 0.05)[-1]
     assert noisy > 1.2 * told
     few = looks._replace(skew=np.full(100, 0.7))
     never = looks._replace(deviation=np.full(100, 1e-15))
-    assert np.isnan([least_change(each, 0.05)[-1] for each in (few, never)]).all()
+    assert np.isnan([drift.least_change(each, 0.05)[-1] for each in (few, never)]).all()
 
 
 def test_the_least_change_and_what_moved_first_are_told():
@@ -588,7 +575,7 @@ def test_each_test_has_a_third_of_the_rate_and_no_more_is_spent():
     z = np.zeros(looks)
     z[0], z[-1] = np.nan, jump_limit(RATE / 3, looks)
     assert judge(z, RATE).jump[-1] == pytest.approx(1.0)
-    z[-WINDOW:] = jump_limit(RATE / 3, looks) / math.sqrt(WINDOW)
+    z[-drift.WINDOW :] = jump_limit(RATE / 3, looks) / math.sqrt(drift.WINDOW)
     told = judge(z, RATE)
     assert told.shift[-1] == pytest.approx(1.0)
     assert told.jump[-1] < 1.0
@@ -611,7 +598,7 @@ def looks_of(number=4, bins=20):
 
 def test_the_rate_is_shared_among_all_that_is_watched_and_all_that_may_move():
     looks = looks_of()
-    found = follow(looks.first, 4, watch(looks.axis, [0.5]), RATE)
+    found = drift.follow(looks.first, 4, drift.watch(looks.axis, [0.5]), RATE)
     assert len(found) == 8
     for watched, seen in found.items():
         may_move = seen.moved.z.shape[1]
@@ -622,7 +609,6 @@ def test_the_rate_is_shared_among_all_that_is_watched_and_all_that_may_move():
 
 
 def test_looks_before_are_weighed_by_their_precision():
-    """Ten times as many rows, ten times the weight."""
     few = np.array([[30.0, 20.0], [20.0, 30.0]])
     many = 10 * np.array([[26.0, 24.0], [24.0, 26.0]])
     counts = np.stack([few, many, few])
@@ -646,10 +632,11 @@ def test_looks_before_are_weighed_by_their_precision():
 
 
 def test_a_rise_by_few_rows_is_less_of_an_alarm_than_a_fall():
-    """Far values of skewed counts are on one side."""
     counts = np.full((6, 2, 2), 1000.0)
     counts[:, :, 1] = 12.0  # of 1,012 flagged, in each class
-    terms = watch(fg.Axis.uniform(2), [0.5])[-3].of(counts.sum(axis=0), fg.Axis.uniform(2), [])[0]
+    terms = drift.watch(fg.Axis.uniform(2), [0.5])[-3].of(
+        counts.sum(axis=0), fg.Axis.uniform(2), []
+    )[0]
     shares = []
     for by in (-9.0, 9.0):
         changed = counts.copy()

@@ -14,31 +14,18 @@ from refusals import refused
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import fedgauge as fg
+from fedgauge.data import row_checks
 from fedgauge.data.files import ScoreFile
 from fedgauge.data.ids import read_ids
-from fedgauge.data.row_checks import (
-    NO_BIN,
-    KeyedColumns,
-    KeyedFile,
-    PlacedRows,
-    Places,
-    ScoredFile,
-    ids_of,
-)
+from fedgauge.data.row_checks import KeyedColumns, KeyedFile, Places, ids_of
 from fedgauge.engines.contribution import count_leniently
 from fedgauge.errors import ExchangeError, InputError, PlanError, ProtocolError, SiteError
 from fedgauge.keys import SigningKey
 from fedgauge.plan.task import LabelTask
 from fedgauge.site import create_site
+from fedgauge.vertical import files
 from fedgauge.vertical.bins import balanced_ranks
-from fedgauge.vertical.files import (
-    Bins,
-    Roster,
-    Totals,
-    assign_bins,
-    assignment_digest,
-    check_rosters,
-)
+from fedgauge.vertical.files import Bins, Roster, assign_bins, check_rosters
 from fedgauge.vertical.joining import join, scored_by_parties
 
 SCORES = {1: 0.2, 2: 0.9, 3: 0.4, 4: 0.7}
@@ -479,7 +466,7 @@ def test_ids_without_a_score_have_no_bin_and_are_counted():
     assert list(made.unscored.values()) == [1, 1, 1]
     assert made.unlabelled == 300
     places = made.bins[KEYS[0].public].check(made.plan, KEYS[0].public)
-    assert int(np.count_nonzero(places.bins == NO_BIN)) == 1
+    assert int(np.count_nonzero(places.bins == row_checks.NO_BIN)) == 1
     assert sum(sum(counts) for _, counts in made.totals.by_party) == 600
 
 
@@ -511,7 +498,7 @@ def forged(assigned, **change):
     bins = msgspec.structs.replace(assigned.bins[key], commitments=(), **change)
     others = [pair for pair in assigned.bins[key].commitments if pair[0] != key]
     commitments = tuple(sorted([*others, (key, bins.commitment)]))
-    task = LabelTask(None, assignment_digest(commitments))
+    task = LabelTask(None, files.assignment_digest(commitments))
     plan = msgspec.structs.replace(assigned.plan, task=task)
     return plan, msgspec.structs.replace(bins, commitments=commitments)
 
@@ -549,10 +536,10 @@ def test_an_assignment_is_a_digest_and_its_totals_are_kept_by_who_scored(assigne
     site, other = (create_site(tmp_path / name, name=name, dataset="x") for name in "ab")
     path = assigned.totals.keep(site)
     assert path.stat().st_mode & 0o077 == 0
-    assert Totals.kept(site, assigned.plan) == assigned.totals
-    refused(ExchangeError, "did not assign the bins", Totals.kept, other, assigned.plan)
+    assert files.Totals.kept(site, assigned.plan) == assigned.totals
+    refused(ExchangeError, "did not assign the bins", files.Totals.kept, other, assigned.plan)
     path.write_bytes(path.read_bytes().replace(b"fedgauge-totals/1", b"fedgauge-totals/2"))
-    refused(SiteError, "damaged or changed", Totals.kept, site, assigned.plan)
+    refused(SiteError, "damaged or changed", files.Totals.kept, site, assigned.plan)
     for wrong in ("../../etc", "AB" * 32, "ab" * 31):
         refused(PlanError, "64 hexadecimal digits", LabelTask, None, wrong)
 
@@ -562,13 +549,15 @@ def count(places, source, positive="yes", bins=4):
     plan = fg.EvaluationPlan.for_histogram(
         axis, fg.Cohort(3), task=LabelTask(positive), privacy=LABEL_DP
     )
-    histogram, oddities = count_leniently(plan, lambda: PlacedRows(source, places))
+    histogram, oddities = count_leniently(plan, lambda: row_checks.PlacedRows(source, places))
     return histogram.counts[1].tolist(), oddities
 
 
 def test_each_label_counts_in_the_bin_of_its_example_and_once(tmp_path):
     """The first row of an id counts; rows that are not asked about do not."""
-    places = Places(ids_of("x", ["a", "b", "c", "d", "e"]), np.array([0, 1, 1, NO_BIN, 3]))
+    places = Places(
+        ids_of("x", ["a", "b", "c", "d", "e"]), np.array([0, 1, 1, row_checks.NO_BIN, 3])
+    )
     path = tmp_path / "labels.csv"
     path.write_text("id,y\nb,yes\na,yes\nb,no\nd,yes\nz,yes\n,yes\nc,no\nonly one field\n")
     counts, odd = count(places, KeyedFile(path, key="id", label="y"))
@@ -594,7 +583,7 @@ def test_rows_are_found_by_their_scores(tmp_path):
     places = Places(pa.array([0.0, 0.25, 0.75]), np.array([0, 1, 3]))
     path = tmp_path / "rows.csv"
     path.write_text("y,p\nyes,0.25\nyes,0.25\nno,0.75\nyes,-0.0\nyes,0.5\nyes,what\n")
-    counts, odd = count(places, ScoredFile(ScoreFile(path, label="y", score="p")))
+    counts, odd = count(places, row_checks.ScoredFile(ScoreFile(path, label="y", score="p")))
     assert counts == [1, 2, 0, 0]
     assert (odd.unlisted, odd.repeated) == (2, 0)
 
