@@ -37,7 +37,7 @@ def test_calibrated_noise_is_enough_and_little_less_is_not(epsilon, delta, optio
         assert gaussian_delta(epsilon, sigma2s=[sigma2 / 1.0011] * levels, **shared) > delta
 
 
-def test_gaussian_shares_cost_more_the_more_there_are():
+def test_gaussian_shares_cost_more_the_more_there_are_at_every_node():
     alone = calibrate_gaussian(1.0, 1e-6, levels=2, parties=1)
     shared = calibrate_gaussian(1.0, 1e-6, levels=2, parties=50)  # 2 tau is 2% of epsilon
     assert 1.01 * alone < shared < 1.1 * alone
@@ -50,9 +50,6 @@ def test_gaussian_shares_cost_more_the_more_there_are():
     assert gaussian_tau(0.01, 1) == 0
     assert gaussian_tau(0.5, 2) < 1
     assert gaussian_tau(0.499, 2) == math.inf
-
-
-def test_every_touched_node_pays():
     sigma2, parties, epsilon = 200 * 0.75, 200, 0.5
     tau = gaussian_tau(sigma2, parties)
     ideal = gaussian_delta(epsilon - 6 * tau, sigma2s=[sigma2] * 3, parties=1, moves=2)

@@ -31,11 +31,8 @@ DIGESTS = {
 }
 
 
-def test_digests_are_the_same_on_every_machine():
+def test_digests_and_decimal_edges_are_the_same_on_every_machine():
     assert {axis.digest: axis for axis in DIGESTS.values()} == DIGESTS
-
-
-def test_uniform_edges_are_the_decimals_they_print_as():
     assert Axis.uniform(8, 0.1, 0.9).edges.tolist() == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
     assert Axis.uniform(100).edges.tolist() == [float(f"{i}e-2") for i in range(101)]
 
@@ -143,7 +140,7 @@ def test_bins_are_left_closed_and_the_last_one_closed():
     assert single.count_refused(np.array([0.7, math.nextafter(0.7, 1), 0.0])) == 2
 
 
-def test_scores_outside_are_clipped_where_asked_and_left_alone():
+def test_scores_outside_are_clipped_and_only_a_refusing_values_axis_separates_all():
     axis = Axis.uniform(10, outside="clip")
     scores = np.array([-1e308, -0.1, 0.05, 1.1, 1e308])
     kept = scores.copy()
@@ -151,6 +148,11 @@ def test_scores_outside_are_clipped_where_asked_and_left_alone():
     axis.place(scores)
     assert scores.tolist() == kept.tolist()
     assert axis.count_refused(np.array([-5.0, 5.0])) == 0
+    assert Axis.from_values([0.0, 1.0]).separates_all
+    assert not Axis.from_values([0.0, 1.0], outside="clip").separates_all
+    assert not Axis.uniform(1 << 16).separates_all
+    assert not Axis.logit(8).separates_all
+    assert not Axis.from_edges([0.0, 1.0]).separates_all
 
 
 @pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf])
@@ -161,14 +163,6 @@ def test_nan_and_infinity_are_refused_even_when_clipping(outside, score):
         assert axis.count_refused(np.array([0.5, score, score])) == 2
         with pytest.raises(AxisError, match="1 of 3 scores"):
             axis.index([0.5, score, 0.5])
-
-
-def test_only_a_refusing_values_axis_separates_all():
-    assert Axis.from_values([0.0, 1.0]).separates_all
-    assert not Axis.from_values([0.0, 1.0], outside="clip").separates_all
-    assert not Axis.uniform(1 << 16).separates_all
-    assert not Axis.logit(8).separates_all
-    assert not Axis.from_edges([0.0, 1.0]).separates_all
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,6 @@ def drawn(rows, seed=0, *, bend=1.0, shift=0.0):
 
 
 def pooled(rows, sites=10, **options):
-    """A result of so many sites."""
     return fg.evaluate(split(*rows, sites), **options)
 
 
@@ -34,7 +33,7 @@ def overconfident():
     return pooled(drawn(40_000, bend=0.5, shift=0.3))
 
 
-def test_wrong_scores_are_found_out(overconfident):
+def test_wrong_scores_are_found_out_and_parts_of_the_brier_score_add_up(overconfident):
     assert overconfident.expected_calibration_error.low > 0.05
     assert overconfident.calibration_slope.value == pytest.approx(0.5, abs=0.03)
     assert overconfident.calibration_intercept.value == pytest.approx(0.3, abs=0.05)
@@ -42,9 +41,6 @@ def test_wrong_scores_are_found_out(overconfident):
     assert overconfident.integrated_calibration_index.low > 0.05
     assert overconfident.hosmer_lemeshow().p_value < 1e-12
     assert overconfident.spiegelhalter().p_value < 1e-12
-
-
-def test_the_parts_of_the_brier_score_add_up(overconfident):
     parts = overconfident.brier_decomposition(100)
     total = parts.reliability - parts.resolution + parts.uncertainty
     assert total == pytest.approx(overconfident.brier_score.value, abs=2e-4)
@@ -55,7 +51,7 @@ def test_the_parts_of_the_brier_score_add_up(overconfident):
     assert parts.rule == "100 groups of equal width, left-closed"
 
 
-def test_noise_widens_every_interval():
+def test_noise_widens_every_interval_and_may_hide_calibration():
     rows = drawn(40_000, bend=0.5, shift=0.3)
     axis = fg.Axis.uniform(32, outside="clip")
     exact = pooled(rows, axis=axis)
@@ -66,6 +62,10 @@ def test_noise_widens_every_interval():
         assert wide.parts["noise"] > 0
     curve, sharp = noisy.calibration_curve(), exact.calibration_curve()
     assert np.mean(curve.high - curve.low) > np.mean(sharp.high - sharp.low)
+    rows = drawn(100)
+    result = pooled(rows, privacy=fg.DistributedDP(0.01), seed=1)
+    with pytest.raises(fg.NoSignal):
+        _ = result.expected_calibration_error
 
 
 @pytest.mark.parametrize(
@@ -168,13 +168,6 @@ def test_bounds_in_noise_hold_the_plain_errors_of_the_rows():
         for kind, plain in (("maximum", far.max()), ("average", far.mean())):
             low, high = result.calibration_error(kind).bounds
             assert low <= plain <= high
-
-
-def test_noise_that_hides_a_class_hides_calibration():
-    rows = drawn(100)
-    result = pooled(rows, privacy=fg.DistributedDP(0.01), seed=1)
-    with pytest.raises(fg.NoSignal):
-        _ = result.expected_calibration_error
 
 
 def test_score_sums_place_the_scores():

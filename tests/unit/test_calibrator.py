@@ -56,7 +56,7 @@ def test_each_form_is_its_formula():
     assert calibrator(FORMS["steps"]).transform(scores).tolist() == [0.05, 0.05, 0.2, 0.2, 0.6, 0.9]
 
 
-def test_the_ends_of_the_scores():
+def test_the_ends_of_the_scores_and_what_is_said_of_order():
     middle = 1 / (1 + math.exp(-0.1))
     ends = {"identity": [0, 1], "beta": [0, 1], "line": [0, 1], "beta without a": [middle, 1]}
     ends |= {"beta without b": [0, middle], "constant": [1 / (1 + math.e)] * 2}
@@ -67,9 +67,6 @@ def test_the_ends_of_the_scores():
     same = calibrator(FORMS["identity"]).transform(smallest)  # apart where floats allow
     np.testing.assert_allclose(same, smallest, rtol=1e-3, atol=0)
     assert np.all(np.diff(same) > 0)
-
-
-def test_what_is_said_of_order():
     strict, falling = ("beta", "beta without a", "line"), calibrator(FORMS["falling"])
     for name in (*strict, "constant", "flat line", "steps"):
         each = calibrator(FORMS[name])
@@ -286,13 +283,20 @@ def test_plans_in_bytes_hold_no_facts_and_no_impossible_values():
         fg.EvaluationPlan.from_bytes(msgspec.json.encode(plain))
 
 
-def test_a_saved_result_knows_its_map(tmp_path):
+def test_results_and_words_name_the_map(tmp_path):
     result = fg.evaluate(CLIENTS, calibrator=BETA)
     result.to_json(tmp_path / "r.json")
     again = fg.Evaluation.from_json(tmp_path / "r.json")
     assert again.plan.calibrator == BETA.without_facts()
     assert again.record == result.record
     assert "of scores through a map (beta)" in str(again)
+    text = explain(MAPPED)
+    assert "What scores go through first" in text
+    assert f"beta (a smooth curve of three numbers), map {BETA.digest[:32]}" in text
+    assert "What scores go through first" not in explain(PLAN)
+    line = PLAN.with_calibrator(calibrator(FORMS["line"], "auto"))
+    assert "auto (straight pieces between 4 knots, in log-odds)" in explain(line)
+    assert BETA.digest[:32] in MAPPED._repr_html_()
 
 
 def test_maps_that_plans_cannot_have():
@@ -311,30 +315,12 @@ def test_maps_that_plans_cannot_have():
         fg.evaluate(CLIENTS, plan=PLAN, calibrator=BETA)
 
 
-def test_steps_fit_an_axis_of_their_values():
-    form = FORMS["steps"]
-    axis = fg.Axis.from_values(form.values)
-    result = fg.evaluate(CLIENTS, axis=axis, calibrator=calibrator(form))
-    assert counts_of(result).sum() == sum(len(labels) for labels, _ in CLIENTS.values())
-
-
-def test_the_words_name_the_map():
-    text = explain(MAPPED)
-    assert "What scores go through first" in text
-    assert f"beta (a smooth curve of three numbers), map {BETA.digest[:32]}" in text
-    assert "What scores go through first" not in explain(PLAN)
-    line = PLAN.with_calibrator(calibrator(FORMS["line"], "auto"))
-    assert "auto (straight pieces between 4 knots, in log-odds)" in explain(line)
-    assert BETA.digest[:32] in MAPPED._repr_html_()
-
-
 @pytest.mark.parametrize(
     "plan",
     [PLAN, plan_for(fg.DistributedDP(1.0), bins=32), plan_for(bins=32, score_sums=True)],
     ids=["exact", "noisy", "sums"],
 )
 def test_rows_are_mapped_and_then_binned(plan):
-    """Noise does not depend on the map, and score sums are of mapped scores."""
     mapped = fg.evaluate(CLIENTS, plan.with_calibrator(BETA), seed=3)
     plain = fg.evaluate(THROUGH, plan, seed=3)
     for name in ("counts", "score_sums"):
@@ -378,14 +364,7 @@ def test_scores_are_judged_by_the_axis_once_mapped_and_percentages_are_refused()
         fg.evaluate({"a": ([0, 1], [0.2, math.nan])}, calibrator=BETA)
 
 
-def test_histograms_of_different_maps_do_not_add():
-    with pytest.raises(AxisMismatch, match="different maps"):
-        PLAN.histogram() + MAPPED.histogram()
-    assert MAPPED.histogram() + MAPPED.histogram() == MAPPED.histogram()
-    assert PLAN.histogram() != MAPPED.histogram()
-
-
-def test_edges_are_pulled_back():
+def test_edges_are_pulled_back_and_counts_of_different_maps_do_not_add():
     plan = plan_for(bins=4).with_calibrator(
         calibrator(Steps((0.2, 0.3, 0.9), (0.1, 0.3, 0.6, 0.7)))
     )
@@ -393,6 +372,14 @@ def test_edges_are_pulled_back():
     same = plan_for(bins=4).with_calibrator(calibrator(FORMS["identity"]))
     np.testing.assert_allclose(same.score_axis.edges[1:-1], [0.25, 0.5, 0.75], rtol=1e-15)
     assert PLAN.score_axis is PLAN.axis
+    form = FORMS["steps"]
+    axis = fg.Axis.from_values(form.values)
+    result = fg.evaluate(CLIENTS, axis=axis, calibrator=calibrator(form))
+    assert counts_of(result).sum() == sum(len(labels) for labels, _ in CLIENTS.values())
+    with pytest.raises(AxisMismatch, match="different maps"):
+        PLAN.histogram() + MAPPED.histogram()
+    assert MAPPED.histogram() + MAPPED.histogram() == MAPPED.histogram()
+    assert PLAN.histogram() != MAPPED.histogram()
 
 
 def test_a_site_allows_bins_by_their_digest_on_scores_before_the_map(tmp_path):
@@ -432,7 +419,7 @@ def test_the_shape_of_the_scores_is_kept(step):
     check_is_fitted(step)
 
 
-def test_it_works_in_pipelines(step):
+def test_it_works_in_pipelines_and_is_cloned_and_pickled(step):
     column, labels = np.tile(SCORES, 5)[:, None], np.tile(SCORES > 0.5, 5)
     last = make_pipeline(FunctionTransformer(), step)
     np.testing.assert_array_equal(last.fit(column).transform(column), step.transform(column))
@@ -440,9 +427,6 @@ def test_it_works_in_pipelines(step):
     assert cross_val_score(first, column, labels).mean() > 0.8
     chosen = ColumnTransformer([("map", step, [0])])
     np.testing.assert_array_equal(chosen.fit_transform(column), step.transform(column))
-
-
-def test_clones_pickles_and_parameters(step):
     loaded = pickle.loads(pickle.dumps(step))  # noqa: S301
     for other in (clone(step), clone(make_pipeline(step))[0], loaded):
         assert other is not step

@@ -152,13 +152,19 @@ def test_where_all_scores_are_alike_the_map_moves_them_alike(method):
     assert np.ptp(shifts) < 1e-6
 
 
-def test_without_noise_few_examples_are_said_to_be_few():
+def test_a_map_says_what_it_was_fitted_on_and_carries_cautions(monkeypatch):
     told = calibrators.caution(forecasts_of(LITTLE["two scores"]))
     assert told == (
         "there is little to tell the shape of a map by: its slope is known to 0.3 either way"
     )
     assert calibrators.caution(forecasts_of(LITTLE["one bin"])).endswith("known not at all")
     assert calibrators.caution(forecasts_of(np.array(LITTLE["two scores"]) * 100)) is None
+    axis, rows = fg.Axis.uniform(32, outside="clip"), overconfident(2000)
+    result = fg.evaluate({"a": rows}, axis=axis, privacy=fg.LocalDP(2.0), seed=1)
+    assert result.calibrator("isotonic").fitted.caution.endswith(SHIFT)
+    result = evaluated(5000)
+    monkeypatch.setattr(fg.Evaluation, "caution", "an end bin is crowded")
+    assert result.calibrator().fitted.caution == "the result that it was fitted on has a caution"
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -172,15 +178,6 @@ def test_where_noise_hides_the_shape_all_log_odds_move_by_one_number(method):
     assert calibrators.caution(enough) is None
 
 
-def test_a_map_carries_the_caution_of_few_reports_and_of_its_result(monkeypatch):
-    axis, rows = fg.Axis.uniform(32, outside="clip"), overconfident(2000)
-    result = fg.evaluate({"a": rows}, axis=axis, privacy=fg.LocalDP(2.0), seed=1)
-    assert result.calibrator("isotonic").fitted.caution.endswith(SHIFT)
-    result = evaluated(5000)
-    monkeypatch.setattr(fg.Evaluation, "caution", "an end bin is crowded")
-    assert result.calibrator().fitted.caution == "the result that it was fitted on has a caution"
-
-
 def test_scores_that_point_the_wrong_way_give_a_flat_map_and_a_caution():
     forecasts = forecasts_of([[20, 100, 300], [300, 100, 20]])
     assert "check which label counts as positive" in calibrators.caution(forecasts)
@@ -192,7 +189,7 @@ def test_scores_that_point_the_wrong_way_give_a_flat_map_and_a_caution():
     assert np.ptp(auto.apply(GRID[50:-50])) < 0.02
 
 
-def test_one_bent_side_leaves_the_other_fitted():
+def test_one_side_may_bend_and_auto_bends_where_beta_cannot():
     # Negative at low scores, so `a` is 0 and the others are fitted again without it.
     counts = [[80, 85, 90, 60, 20, 5], [20, 15, 10, 40, 80, 95]]
     beta = calibrators.fit(forecasts_of(counts), "beta")
@@ -200,9 +197,6 @@ def test_one_bent_side_leaves_the_other_fitted():
     assert beta.b > 0.5
     predicted = beta.apply(forecasts_of(counts).scores) @ np.full(6, 100.0)
     assert predicted == pytest.approx(260, abs=1e-4)
-
-
-def test_auto_bends_where_beta_cannot():
     rng = np.random.default_rng(4)
     z = rng.normal(-0.5, 1.8, 100_000)
     truth = expit(0.5 * z + 0.5 * np.sin(z))
@@ -258,7 +252,7 @@ def line(forecasts):
 COUNTS = [[90, 70, 40, 30, 12], [10, 20, 35, 60, 88]]
 
 
-def test_an_offset_moves_what_is_estimated():
+def test_an_offset_moves_and_a_ridge_pulls_what_is_estimated():
     forecasts = forecasts_of(COUNTS)
     design = line(forecasts)
     plain = solve(forecasts, design)
@@ -270,9 +264,6 @@ def test_an_offset_moves_what_is_estimated():
     twice = solve(forecasts, np.hstack([one, one]))
     assert twice.converged
     np.testing.assert_allclose(twice.probabilities, solve(forecasts, one).probabilities)
-
-
-def test_a_ridge_pulls_to_zero_and_holds_separated_classes():
     separated = forecasts_of([[50, 30, 0, 0], [0, 0, 20, 60]])
     assert not solve(separated, line(separated)).converged
     held = solve(separated, line(separated), ridge=np.array([0.0, 10.0]))

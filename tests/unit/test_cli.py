@@ -82,16 +82,13 @@ def test_clients_come_from_files_or_from_a_column(folder):
     assert evaluate("scores.parquet").stdout.startswith("1 client, 300 examples")
 
 
-def test_json_is_the_result():
+def test_json_and_plots_are_the_result(folder):
     assert evaluate("scores.parquet", "--client", "site", "--json", "r.json").exit_code == 0
     data = json.loads(Path("r.json").read_text())
     assert data["format"] == "fedgauge-evaluation/1"
     labels, scores = (make_table()[name].to_numpy() for name in ("y", "p"))
     expected = fg.evaluate({"all": (labels, scores)}).record.slices
     assert fg.Evaluation.from_json("r.json").record.slices == expected
-
-
-def test_plots_are_pictures(folder):
     (folder / "plots").mkdir()
     assert evaluate("scores.parquet", "--plots", "plots").exit_code == 0
     assert {path.name for path in Path("plots").iterdir()} == set(NAMES)
@@ -298,9 +295,13 @@ def test_examples_of_the_help_run(folder):
     assert [name in text for name, text in zip(SLICED, told, strict=True)] == [True] * len(SLICED)
 
 
-def test_version():
+def test_the_version_is_told_also_by_the_module():
     result = run("--version")
     assert (result.exit_code, result.stdout) == (0, f"fedgauge {fg.__version__}\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "fedgauge", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"fedgauge {fg.__version__}\n"
 
 
 @pytest.fixture(scope="module")
@@ -332,7 +333,9 @@ def test_demo_table(demo_output):
     assert re.search(rf"{found.plan.bytes_per_client:,} +bytes", rows["Sent by each hospital"])
 
 
-def test_demo_says_where_its_files_are(demo_output):
+def test_demo_says_where_its_files_are_and_writes_here_without_options(
+    demo_output, tmp_path, monkeypatch
+):
     folder, result = demo_output
     saved, last = result.stdout.splitlines()[-2:]
     for name in (*NAMES, "result.json"):
@@ -340,9 +343,6 @@ def test_demo_says_where_its_files_are(demo_output):
         assert (folder / name).stat().st_size > 1000
     assert last.startswith(f"Open {folder / 'report.html'} in a browser")
     assert (folder / "report.html").read_text().startswith("<!doctype html>")
-
-
-def test_demo_without_options_writes_here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = run("demo", "--quiet")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
@@ -350,7 +350,6 @@ def test_demo_without_options_writes_here(tmp_path, monkeypatch):
 
 
 def main(monkeypatch, capsys, *arguments):
-    """Exit code, stdout and stderr of the whole program, run in this process."""
     monkeypatch.setattr(sys, "argv", ["fedgauge", *arguments])
     monkeypatch.setattr(cli, "end_at_once", sys.exit)
     with pytest.raises(SystemExit) as caught:
@@ -392,7 +391,6 @@ def test_no_arguments_show_help_and_an_interrupt_is_told_in_one_line(monkeypatch
 
 
 def installed(*arguments, cwd):
-    """Run the installed command."""
     program = shutil.which("fedgauge", path=str(Path(sys.executable).parent))
     if program is None:
         pytest.skip("fedgauge is not installed next to this Python")
@@ -495,7 +493,6 @@ print(*sys.modules)
 
 
 def loaded(*arguments, folder):
-    """The modules that a command in a process of its own has loaded when it ends."""
     command = [sys.executable, "-c", SCRIPT, *map(str, arguments)]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     return set(done.stdout.splitlines()[-1].split())
@@ -528,13 +525,6 @@ def test_commands_that_are_loaded_later_are_suggested(typed, shell, tmp_path):
     done = shell(f"fedgauge {typed}", tmp_path)
     assert done.returncode == 2
     assert done.stderr.count("Did you mean") == 1
-
-
-def test_the_package_runs_as_a_module():
-    done = subprocess.run(
-        [sys.executable, "-m", "fedgauge", "--version"], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == f"fedgauge {fg.__version__}\n"
 
 
 class Watched:

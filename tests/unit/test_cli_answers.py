@@ -136,17 +136,7 @@ def test_labels_that_changed_since_they_were_flipped_are_refused_with_the_option
     assert "name another file with --flips" in commands.complaint(told)
 
 
-def test_a_plan_that_the_site_refuses_fails_the_check(world):
-    save(world, world.told())
-    path = world.folder / SHOP / "site.toml"
-    path.write_text(re.sub("max_epsilon = .*", "max_epsilon = 0.5", path.read_text()))
-    done = check()
-    assert done.exit_code == 1
-    assert "Refuses it: " in done.stdout
-    assert "can answer" not in done.stdout
-
-
-def test_odd_rows_are_told_without_naming_one(world):
+def test_a_refused_plan_and_odd_rows_are_told(world):
     save(world, world.told())
     (world.folder / "odd.csv").write_text("user,bought\nu0,yes\nu0,yes\nnobody,yes\n")
     done = answer(labels="odd.csv")
@@ -155,6 +145,13 @@ def test_odd_rows_are_told_without_naming_one(world):
         assert told in done.stderr
     assert "nobody" not in done.output
     assert "u0" not in done.output
+    save(world, world.told())
+    path = world.folder / SHOP / "site.toml"
+    path.write_text(re.sub("max_epsilon = .*", "max_epsilon = 0.5", path.read_text()))
+    done = check()
+    assert done.exit_code == 1
+    assert "Refuses it: " in done.stdout
+    assert "can answer" not in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ A = NAMES[0]
 
 @pytest.fixture
 def world(tmp_path):
-    """Three sites with an invitation."""
     world = make_world(tmp_path, NAMES[:3], NOISY)
     world.start(world.run, NOISY)
     return world
@@ -33,7 +32,7 @@ def run(*arguments):
     return done.stdout
 
 
-def test_an_invitation_is_explained(world):
+def test_an_invitation_is_explained_and_what_is_none_is_not(world, tmp_path):
     told = run("explain", world.run / "invitation.fgx")
     assert f"The holder of the key {key_to_text(world.keys[COORDINATOR])}" in told
     for name in world.names:
@@ -43,18 +42,12 @@ def test_an_invitation_is_explained(world):
     assert "None travels: each site brings its scores" in told
     assert "Nothing but that the holder of that key signed this" in told
     assert "`fedgauge exchange review`" in told
-
-
-def test_an_invitation_names_its_model(world, tmp_path):
     asked = load_invitation(world.run / "invitation.fgx")
     key, digest = world.site(COORDINATOR).key, bytes(range(32))
     made = Invitation.made(NOISY, asked.members, key, asked.run, asked.graph, model=digest)
     path = tmp_path / "with-model.fgx"
     path.write_bytes(made.data)
     assert f"its digest is {digest.hex()}" in run("explain", path)
-
-
-def test_what_is_no_invitation_is_not_explained(world):
     world.answer(world.run, A, Stage.ADVERTISE)
     whole = (world.run / "invitation.fgx").read_bytes()
     forged = world.run / "forged.fgx"
@@ -138,7 +131,6 @@ def test_an_approver_gets_a_key_file_of_its_own(tmp_path):
 
 @pytest.mark.parametrize("name", ["officer", "second"])
 def test_a_key_file_is_never_overwritten(asked, name):
-    """Nor made where the site file would not be valid."""
     before, site = files(asked.folder), ["--site", asked.site_file(A)]
     commands.complaint(commands.run("site", "approver", name, asked.folder / "officer.key", *site))
     assert files(asked.folder) == before
@@ -214,7 +206,6 @@ def test_approve_then_join(asked):
 
 
 def log_of(asked):
-    """The words of each line of the log."""
     told = told_by("site", "log", "--site", asked.site_file(A))
     return [line.split() for line in told.splitlines()]
 

@@ -22,7 +22,6 @@ ROWS = 3_000
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """A working folder with one file for each of three sites; bounds from few redraws."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(6)
     for site in SITES:
@@ -50,7 +49,7 @@ def encode_all():
         assert "epsilon 4" in done.stdout
 
 
-def test_evaluate_under_local_dp():
+def test_evaluate_plan_and_explain_under_local_dp():
     done = run("evaluate", "a.csv", "b.csv", *COLUMNS, *LDP, "--json", "r.json")
     assert done.exit_code == 0, done.stderr
     assert "epsilon 4 for one example (replace-one)" in done.stdout
@@ -63,9 +62,6 @@ def test_evaluate_under_local_dp():
     assert done.exit_code == 0, done.stderr
     plan = fg.Evaluation.from_json("r.json").plan
     assert (plan.tree, plan.privacy) == ((4, 4), fg.LocalDP(4.0, oracle="hadamard"))
-
-
-def test_plan_and_explain():
     options = ["--clients", 3, "--examples", 9_000, *LDP, "-o", "p.toml"]
     done = run("plan", *options)
     assert done.exit_code == 0, done.stderr

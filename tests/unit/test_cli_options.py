@@ -33,7 +33,6 @@ def rows():
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch, rows):
-    """A working folder with the rows of three clients."""
     monkeypatch.chdir(tmp_path)
     for name, part in zip(FILES, np.array_split(np.arange(len(rows)), 3), strict=True):
         rows.iloc[part].to_csv(name, index=False)
@@ -42,7 +41,6 @@ def folder(tmp_path, monkeypatch, rows):
 
 @pytest.fixture
 def needs(monkeypatch):
-    """What was asked of `planner.needs`, which takes many seconds, and a made-up answer."""
     asked = []
 
     def answer(*args, **kwargs):
@@ -268,7 +266,7 @@ def test_values_under_noise_are_ties(rows):
     assert result.roc_auc.value == pytest.approx(roc_auc_score(rows.y, rows.points), abs=1e-9)
 
 
-def test_values_of_a_plan():
+def test_values_of_a_plan_and_of_what_is_wanted(needs):
     made, told = planned("--privacy", "sa", "--values", "0..10")
     assert made.axis == fg.Axis.from_values(range(11))
     assert "11 known values on [0, 10], each a bin of its own" in told
@@ -276,6 +274,9 @@ def test_values_of_a_plan():
     assert made.axis == fg.Axis.from_values(range(-2, 3))
     made, _ = planned("--epsilon", 1, "--values", "0..10")
     assert made.axis == fg.Axis.from_values(range(11), outside="clip")
+    done(plan("--epsilon", 1, "--values", "0..10", "--want", 0.01))
+    ((_, asked),) = needs
+    assert asked["axis"] == fg.Axis.from_values(range(11), outside="clip")
 
 
 @pytest.mark.parametrize(
@@ -347,12 +348,6 @@ def test_axes_that_cannot_be_planned(model):
     assert "at least 1 bin" in complaint(plan(*model, "--bins", 0))
     assert "low < high" in complaint(plan(*model, "--range", 1, 0))
     assert "Drop --range" in complaint(plan(*model, "--axis", "logit", "--range", 0, 1))
-
-
-def test_wants_are_of_the_axis_asked_for(needs):
-    done(plan("--epsilon", 1, "--values", "0..10", "--want", 0.01))
-    ((_, asked),) = needs
-    assert asked["axis"] == fg.Axis.from_values(range(11), outside="clip")
 
 
 @pytest.mark.parametrize("model", [["--privacy", "sa"], ["--epsilon", 1]])

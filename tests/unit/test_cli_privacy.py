@@ -36,7 +36,6 @@ def table():
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch, table):
-    """A working folder with a table of eight clients; bounds come from few redraws, fast."""
     monkeypatch.chdir(tmp_path)
     table.to_parquet("scores.parquet")
     return tmp_path
@@ -54,7 +53,6 @@ def done(result):
 
 @pytest.fixture
 def needs(monkeypatch):
-    """What was asked of `planner.needs`, which takes many seconds, and a made-up answer."""
     asked = []
 
     def answer(*args, **kwargs):
@@ -281,16 +279,13 @@ def test_saved_plan_evaluates():
     assert abs(found.roc_auc.value - 0.76) < 0.05
 
 
-def test_plan_states_its_defaults():
+def test_plan_states_its_defaults_and_takes_options():
     rows = " ".join(done(run("plan", "--clients", 8, "--privacy", "sa")).split())
     assert "about 10,000 examples, 0.2 of them positive" in rows
     assert "64 bins of equal width on [0, 1]" in rows
     assert "Shown bins merged until each holds 0 or at least 10 " in rows
     assert "1,024 bytes" in rows
     assert "Shown" not in done(run("plan", "--clients", 8, "--privacy", "sa", "--min-cell", 0))
-
-
-def test_plan_options_reach_the_plan():
     options = ["--privacy", "sa", "--max-colluding", 3, "--positive", "yes", "--min-cell", 25]
     done(run("plan", "--clients", 8, *options, "-o", "p.json"))
     loaded = fg.EvaluationPlan.load("p.json")
@@ -460,14 +455,6 @@ def test_a_metric_at_a_threshold(needs, model, tmp_path):
     assert asked["privacy"].epsilon == float(model[-1])
 
 
-def test_calibration(needs):
-    told = told_by("--privacy", "sa", "--min-cell", 5, "--want", "ece=0.1")
-    assert "to know the expected calibration error within 0.1? yes, within 0.05: it takes" in told
-    (((within,), asked),) = needs
-    assert (within, asked["metric"], asked["at"]) == (0.1, ECE, None)
-    assert asked["min_cell"] == 5
-
-
 def test_a_real_answer_without_noise():
     told = told_by("--privacy", "sa", "--want", "recall@0.5=0.02")
     known = {"clients": 8, "examples": 4_000, "positive_rate": 0.5}
@@ -475,6 +462,14 @@ def test_a_real_answer_without_noise():
         0.02, metric="recall", at=0.5, privacy=fg.SecureAggregation(), **known
     )
     assert f"it takes about {int(float(f'{needed.examples:.2g}')):,} examples.\n" in told
+
+
+def test_calibration(needs):
+    told = told_by("--privacy", "sa", "--min-cell", 5, "--want", "ece=0.1")
+    assert "to know the expected calibration error within 0.1? yes, within 0.05: it takes" in told
+    (((within,), asked),) = needs
+    assert (within, asked["metric"], asked["at"]) == (0.1, ECE, None)
+    assert asked["min_cell"] == 5
 
 
 @pytest.mark.parametrize(

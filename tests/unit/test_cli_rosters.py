@@ -1,6 +1,7 @@
 """Commands of labels apart from scores: rosters, bins, and what the exchange then asks for."""
 
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -31,7 +32,6 @@ def platform(tmp_path):
 
 @pytest.fixture(scope="module")
 def listed(tmp_path_factory):
-    """With rosters; nothing is assigned, and nothing may be."""
     made = make(tmp_path_factory.mktemp("listed"))
     rosters(made)
     return made
@@ -124,11 +124,16 @@ def test_rows_that_make_no_roster_are_refused(platform, rows, columns, told):
     assert not (platform.folder / f"{SHOP}.roster").exists()
 
 
-def test_what_is_no_roster_is_not_overwritten(platform):
+def test_neither_rosters_nor_bins_are_written_over_something_else(platform):
     path = platform.folder / f"{SHOP}.roster"
     path.write_text("precious")
     assert "is no roster of fedgauge, so it is not overwritten" in complaint(make_roster(platform))
     assert path.read_text() == "precious"
+    path.unlink()
+    (platform.folder / "out").mkdir()
+    (platform.folder / "out" / "old.bins").write_text("")
+    done = assign(platform, platform.folder / "scores.csv", *rosters(platform))
+    assert "exists and is no empty folder" in complaint(done)
 
 
 def test_bins_for_each_party_and_what_is_next(platform):
@@ -155,9 +160,13 @@ def test_bins_for_each_party_and_what_is_next(platform):
     assert len(list((platform.folder / COORDINATOR / "assignments").iterdir())) == 1
 
 
-def test_two_parties_answer_alone(platform):
-    files = rosters(platform, SHOPS[:2])
-    done = assign(platform, platform.folder / "scores.csv", *files)
+def test_two_parties_answer_alone_and_noise_that_hides_all_is_warned_of(platform):
+    scores, hiding = platform.folder / "scores.csv", ["--epsilon", 0.01, "--quiet"]
+    done = assign(platform, scores, *rosters(platform), more=hiding)
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "such a result is of little use" in done.stderr
+    shutil.rmtree(platform.folder / "out")
+    done = assign(platform, scores, *rosters(platform, SHOPS[:2]))
     assert "each answers alone, with all of the noise:\n  fedgauge vertical answer " in done.stdout
     assert "exchange start" not in done.stdout
 
@@ -206,23 +215,6 @@ def test_ids_that_are_written_otherwise_are_refused_and_explained(platform):
     assert "1 of them would have one if upper and lower case were one" in done.stderr
 
 
-def test_bins_are_not_mixed_with_others(platform):
-    (platform.folder / "out").mkdir()
-    (platform.folder / "out" / "old.bins").write_text("")
-    done = assign(platform, platform.folder / "scores.csv", *rosters(platform))
-    assert "exists and is no empty folder" in complaint(done)
-
-
-def test_noise_that_hides_all_is_warned_of(platform):
-    done = assign(
-        *(platform, platform.folder / "scores.csv", *rosters(platform)),
-        more=["--epsilon", 0.01, "--quiet"],
-    )
-    assert done.exit_code == 0
-    assert done.stdout == ""
-    assert "such a result is of little use" in done.stderr
-
-
 def assigned(platform, names=SHOPS, more=("--min-survivors", "3", "--tree", "24")):
     done = assign(
         platform,
@@ -267,26 +259,19 @@ def test_labels_that_fit_no_bin_or_no_class_are_told_before_joining(platform):
     assert "U1" not in done.stderr
 
 
-def test_others_are_not_invited(platform):
+def test_who_is_no_peer_did_not_assign_or_sent_no_roster_is_left_out(platform):
     assigned(platform, SHOPS[:3])
-    done = start(platform, *(word for name in SHOPS for word in ("--invite", name)))
-    assert f"{SHOPS[3]} sent no roster" in complaint(done, 1)
-
-
-def test_a_party_that_is_no_peer_any_more_is_not_invited(platform):
-    assigned(platform)
     path = platform.site_file(COORDINATOR)
     text = path.read_text()
     path.write_text(re.sub(rf'\n\[\[peers\]\]\nname = "{SHOP}"\nkey = ".*"\n', "\n", text))
     assert "was given bins and is no peer" in complaint(start(platform))
     assert not platform.run.exists()
-
-
-def test_who_did_not_assign_does_not_start(platform):
-    assigned(platform)
-    plan = platform.folder / "out" / "plan.toml"
-    done = command("exchange", "start", plan, platform.run, "--site", platform.site_file(SHOP))
+    path.write_text(text)
+    plan, site = platform.folder / "out" / "plan.toml", platform.site_file(SHOP)
+    done = command("exchange", "start", plan, platform.run, "--site", site)
     assert "did not assign the bins of this plan" in complaint(done, 1)
+    done = start(platform, *(word for name in SHOPS for word in ("--invite", name)))
+    assert f"{SHOPS[3]} sent no roster" in complaint(done, 1)
 
 
 @pytest.mark.parametrize(

@@ -13,21 +13,12 @@ FILES = sorted(Path(fedgauge.cli.__file__).parent.glob("*.py"))
 MOST = 60  # lines of a command: decorators aside, signature and docstring included
 FIRST = ["demo", "evaluate", "show", "report", "plan"]
 USUAL = [
-    "label",
-    "score",
-    "client",
-    "positive",
-    "privacy",
-    "epsilon",
-    "at",
-    "json",
-    "html",
-    "quiet",
+    *("label", "score", "client", "positive", "privacy"),
+    *("epsilon", "at", "json", "html", "quiet"),
 ]
 
 
 def is_command(function):
-    """Whether `command` decorates it."""
     return any(
         isinstance(each, ast.Call) and getattr(each.func, "id", "") == "command"
         for each in function.decorator_list
@@ -46,7 +37,6 @@ def test_commands_are_short():
 
 
 def panels(*command, columns):
-    """The rows of each panel of a help text, by its title."""
     found = {}
     for line in run(*command, "--help", columns=columns).stdout.splitlines():
         assert len(line) <= columns
@@ -59,15 +49,11 @@ def panels(*command, columns):
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_help_shows_the_commands_of_beginners_first(columns):
+def test_help_shows_first_what_beginners_need(columns):
     shown = panels(columns=columns)
     assert list(shown)[:2] == ["Options", "Start here"]
     names = [row.split()[0] for row in shown["Start here"] if not row.startswith(" ")]
     assert [name for name in names if name in FIRST] == FIRST
-
-
-@pytest.mark.parametrize("columns", [80, 120])
-def test_usual_options_come_first(columns):
     shown = panels("evaluate", columns=columns)
     assert list(shown)[:2] == ["Arguments", "Options"]
     named = [re.search(r"--([a-z-]+)", row) for row in shown["Options"]]
@@ -93,10 +79,8 @@ def test_what_cannot_be_done_says_what_to_type_and_ends_with_2(typed, told, shel
     assert bool(told) == ("Usage" not in done.stdout)
 
 
-@pytest.mark.parametrize(
-    ("words", "found"), [("fedgauge ev", "evaluate"), ("fedgauge evaluate --at-f", "--at-fpr")]
-)
-def test_shells_can_complete(words, found, shell, tmp_path):
-    asked = {"_FEDGAUGE_COMPLETE": "complete_bash", "COMP_WORDS": words}
-    done = shell("fedgauge", tmp_path, COMP_CWORD=str(words.count(" ")), **asked)
-    assert done.stdout.split() == [found]
+def test_shells_can_complete(shell, tmp_path):
+    for words, found in (("fedgauge ev", "evaluate"), ("fedgauge evaluate --at-f", "--at-fpr")):
+        asked = {"_FEDGAUGE_COMPLETE": "complete_bash", "COMP_WORDS": words}
+        done = shell("fedgauge", tmp_path, COMP_CWORD=str(words.count(" ")), **asked)
+        assert done.stdout.split() == [found]

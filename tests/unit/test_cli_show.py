@@ -47,21 +47,17 @@ def saved(folder):
 
 
 def row(text, title):
-    """The line of a table that starts with the title, without it."""
     (line,) = [line for line in text.splitlines() if line.startswith(f"{title}  ")]
     return line.removeprefix(title).strip()
 
 
-def test_metrics_at_a_threshold_are_those_of_pooled_data():
+def test_metrics_at_thresholds_are_shown_as_asked_for():
     printed = run("evaluate", *SCORES_FILE, "--at", 0.5).stdout
     flagged = SCORES >= 0.5
     assert row(printed, "precision").startswith(f"{precision_score(LABELS, flagged):.4f}  ")
     assert row(printed, "recall").startswith(f"{recall_score(LABELS, flagged):.4f}  ")
     assert row(printed, "true positives") == str(int((flagged & (LABELS == 1)).sum()))
     assert "95% interval" in printed
-
-
-def test_thresholds_by_what_they_do_and_how_many_fit_a_line():
     wanted = ["--at-fpr", 0.05, "--at-recall", 0.9, "--at-precision", 0.8, "--at", 0.25]
     printed = run("evaluate", *SCORES_FILE, *wanted).stdout
     for reason in ("fpr <= 0.05", "recall >= 0.9", "precision >= 0.8", "at 0.25"):
@@ -70,7 +66,7 @@ def test_thresholds_by_what_they_do_and_how_many_fit_a_line():
     assert printed.count("specificity") == 2
 
 
-def test_show_gives_what_evaluate_gave(saved):
+def test_show_gives_what_evaluate_gave_with_counts_apart(saved):
     first = run("evaluate", *SCORES_FILE, "--at", 0.5).stdout
     again = run("show", saved, "--at", 0.5).stdout
     verdict, table = first.split("\n\n", 1)
@@ -78,16 +74,23 @@ def test_show_gives_what_evaluate_gave(saved):
     assert table.strip() in again
     for title in ("ROC AUC", "log loss", "Brier score", "KS distance", "PR-gain area"):
         assert re.search(rf"^{title}\s+\d\.\d{{4}}\s+\d\.\d{{4}} to \d\.\d{{4}}", again, re.M)
+    printed = run("show", saved, "--at", 0.5).stdout
+    assert re.search(r"^value and 95% interval", printed, re.M)
+    assert re.search(r"^count *$", printed, re.M)
+    assert re.fullmatch(r"[\d,]+", row(printed, "true positives"))
+    between = run("show", saved, "--at", 0.50001).stdout
+    assert re.search(r"^count, pooled data *$", between, re.M)
+    noise = ["--privacy", "ddp", "--epsilon", 5, "--seed", 1, "--at", 0.5, "--level", 0.9]
+    noisy = run("evaluate", *SCORES_FILE, *noise).stdout
+    assert re.search(r"^count, pooled data at 90% *$", noisy, re.M)
+    assert re.fullmatch(r"[\d,]+  [\d,]+ to [\d,]+", row(noisy, "true positives"))
 
 
-def test_level_narrows_the_intervals(saved):
+def test_level_narrows_the_intervals_and_is_saved_with_the_result(saved, folder):
     auc = fg.Evaluation.from_json(saved).at_level(0.8).roc_auc
     printed = run("show", saved, "--level", 0.8).stdout
     assert f"({auc.low:.4f} to {auc.high:.4f} at 80%)" in printed
     assert "population, 80%" in printed
-
-
-def test_level_is_saved_with_the_result(folder):
     run("evaluate", *SCORES_FILE, "--level", 0.9, "--json", "r.json")
     assert (
         json.loads((folder / "r.json").read_text())["slices"][0]["metrics"]["roc_auc"]["level"]
@@ -96,64 +99,56 @@ def test_level_is_saved_with_the_result(folder):
     assert "at 90%" in run("show", "r.json").stdout
 
 
-def test_show_saves_plots(saved, folder):
+def test_show_saves_plots_that_name_the_model(saved, folder, monkeypatch):
+    """By the score's column, or by the file."""
     assert run("show", saved, "--plots", "plots", "--quiet").stdout == ""
     assert {path.name for path in (folder / "plots").iterdir()} >= {"roc.png", "decision.png"}
+    names = []
+
+    def look(figure, *_, **__):
+        names.append(figure.axes[0].get_legend().get_texts()[0].get_text().split(" (")[0])
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", look)
+    run("show", saved, "--plots", "p")
+    run("evaluate", *SCORES_FILE, "--plots", "p")
+    assert names == ["r"] * 4 + ["p"] * 4
 
 
-def test_between_edges_it_is_said():
-    coarse = [*SCORES_FILE, "--bins", 10]
-    assert "divides a bin" in run("evaluate", *coarse, "--at", 0.55).stdout
-    assert "divides a bin" not in run("evaluate", *coarse, "--at", 0.5).stdout
-
-
-def test_undefined_metrics_are_named_as_such(saved):
+def test_undefined_metrics_and_thresholds_between_edges_are_named_as_such(saved):
     printed = run("show", saved, "--at", "inf").stdout
     assert row(printed, "precision") == "undefined"
     assert row(printed, "recall").startswith("0.0000")
-
-
-def test_scores_that_are_no_probabilities_have_no_losses():
+    coarse = [*SCORES_FILE, "--bins", 10]
+    assert "divides a bin" in run("evaluate", *coarse, "--at", 0.55).stdout
+    assert "divides a bin" not in run("evaluate", *coarse, "--at", 0.5).stdout
     table = pa.table({"y": LABELS, "p": SCORES * 10 - 5, "site": ["a"] * len(LABELS)})
     pq.write_table(table, "scores.parquet")
     run("evaluate", *SCORES_FILE, "--range", -5, 5, "--json", "r.json")
     printed = run("show", "r.json").stdout
-    assert row(printed, "log loss") == "undefined"
+    assert row(printed, "log loss") == "undefined"  # of no probabilities
     auc = fg.evaluate({"a": (LABELS, SCORES)}).roc_auc.value
     assert row(printed, "KS distance").startswith("0.")
     assert re.search(rf"^ROC AUC +{auc:.4f} ", printed, re.M)
 
 
-@pytest.mark.parametrize(
-    ("options", "code", "remedy"),
-    [
-        (["nothing.json"], 2, "cannot read"),
-        (["r.json", "--at", "nan"], 2, "must be a number"),
-        (
-            ["r.json", "--at", "7"],
-            2,
-            "--at 7 lies outside the axis of this result, which goes from",
-        ),
-        (["r.json", "--at", "-0.1"], 2, "Name a threshold within it"),
-        (["r.json", "--at-fpr", "2"], 2, "between 0 and 1"),
-        (["r.json", "--level", "95"], 2, "such as 0.95"),
-        (["scores.parquet"], 1, "not a fedgauge result"),
-    ],
-    ids=["missing", "nan", "above", "below", "rate", "level", "other file"],
-)
 @pytest.mark.usefixtures("saved")
-def test_wrong_requests_are_told_in_one_line(options, code, remedy):
-    result = run("show", *options)
-    assert result.exit_code == code
-    assert result.stdout == ""
-    assert result.stderr.startswith("fedgauge: ")
-    assert result.stderr.count("\n") == 1
-    assert remedy in result.stderr
+def test_wrong_requests_are_told_in_one_line():
+    outside = "--at 7 lies outside the axis of this result, which goes from"
+    for options, code, remedy in (
+        ("nothing.json", 2, "cannot read"),
+        ("r.json --at nan", 2, "must be a number"),
+        ("r.json --at 7", 2, outside),
+        ("r.json --at -0.1", 2, "Name a threshold within it"),
+        ("r.json --at-fpr 2", 2, "between 0 and 1"),
+        ("r.json --level 95", 2, "such as 0.95"),
+        ("scores.parquet", 1, "not a fedgauge result"),
+        ("r.json --calibrator r.json", 2, "this is a result, not a map"),
+    ):
+        assert remedy in complaint(run("show", *options.split()), code)
 
 
 @pytest.fixture(scope="module")
 def signed(tmp_path_factory):
-    """Sites, and a result between them."""
     world = make_world(tmp_path_factory.mktemp("sites"), NAMES[:3], EXACT)
     world.start(world.run, EXACT)
     world.finish()
@@ -186,14 +181,12 @@ def test_verify_by_a_site_file(signed, result_file, name):
 
 def test_another_estimator_is_named(signed, result_file, tmp_path):
     """It is not signed: who reads the counts in another way gets other numbers."""
-    result = fg.Evaluation.from_json(result_file)
-    result.with_estimator(fg.Quantile(2)).to_json(tmp_path / "other.json")
+    result, other = fg.Evaluation.from_json(result_file), tmp_path / "other.json"
+    result.with_estimator(fg.Quantile(2)).to_json(other)
     site = ["--site", signed.site_file(A)]
     assert "read by" not in run("show", result_file, *site).stdout
-    assert (
-        "\nread by            Quantile(quantiles=2" in run("show", tmp_path / "other.json").stdout
-    )
-    assert "read by Quantile(quantiles=2" in run("verify", tmp_path / "other.json", *site).stdout
+    assert "\nread by            Quantile(quantiles=2" in run("show", other).stdout
+    assert "read by Quantile(quantiles=2" in run("verify", other, *site).stdout
 
 
 def test_a_map_is_named_and_no_signature_is_under_it(signed, result_file, tmp_path):
@@ -212,7 +205,7 @@ def test_a_map_is_named_and_no_signature_is_under_it(signed, result_file, tmp_pa
     assert through in " ".join(quietly.stderr.split())
 
 
-def test_show_judges_a_map(saved, folder):
+def test_show_judges_a_map_and_says_when_it_flatters_itself(saved, folder):
     STEPS.to_json("map.json")
     labels, scores = LABELS, STEPS.transform(SCORES)
     told = run("show", saved, "--calibrator", "map.json", "--at", 0.7, "--at", 0.95).stdout
@@ -225,27 +218,17 @@ def test_show_judges_a_map(saved, folder):
     again = run("show", saved, "--calibrator", "map.json", "--plots", "pictures")
     assert again.exit_code == 0
     assert len(list((folder / "pictures").iterdir())) == 4
-
-
-def test_a_map_fitted_on_the_result_is_said_to_flatter_itself(saved):
     digest = fg.Evaluation.from_json(saved).released.digest
     Calibrator("binning", STEPS.form, Fitted(2000, 600, "", source=digest)).to_json("map.json")
     told = " ".join(run("show", saved, "--calibrator", "map.json").stdout.split())
     assert "in-sample: it was fitted on these very counts" in told
 
 
-def test_what_is_no_map_is_refused(saved):
-    assert "this is a result, not a map" in complaint(run("show", saved, "--calibrator", saved))
-
-
-def test_verify_by_a_key(signed, result_file):
+def test_verify_by_a_key_and_by_a_site_file_that_does_not_name_all(signed, result_file, folder):
     key, other = key_to_text(signed.keys[COORDINATOR]), key_to_text(signed.keys[A])
     told = run("verify", result_file, "--key", other, "--key", key)
     assert told.exit_code == 0
     assert told.stdout.startswith(f"verified: signed by {key}, confirmed by 3 of 3 sites\n")
-
-
-def test_verify_says_which_sites_a_site_file_does_not_name(signed, result_file, folder):
     mine = create_site(folder / "mine", name="mine", dataset="none")
     trust = '\n[[{}]]\nname = "{}"\nkey = "{}"\n'
     known = [("coordinators", "boss", COORDINATOR), ("peers", "first", A)]
@@ -256,7 +239,6 @@ def test_verify_says_which_sites_a_site_file_does_not_name(signed, result_file, 
     assert "sites    first, 2 that site.toml does not name\n" in told
 
 
-NOT_BASE64 = "ed25519:short"
 UNKNOWN = key_to_text(bytes(range(32)))
 
 
@@ -268,19 +250,9 @@ UNKNOWN = key_to_text(bytes(range(32)))
         ({"proof": None}, [], 1, "is not signed: anybody can", "from its coordinator"),
         ({}, [], 1, "is signed by ed25519:", "(--site), or the coordinator's key (--key)"),
         ({}, ["--key", UNKNOWN], 1, "none of the keys that you know", "Ask the coordinator"),
-        ({}, ["--key", NOT_BASE64], 2, "a public key is", "`fedgauge site show`"),
+        ({}, ["--key", "ed25519:short"], 2, "a public key is", "`fedgauge site show`"),
         ({}, ["--site", "no.toml"], 2, "there is no site file", "Name yours with --site"),
         ({"format": "x"}, [], 1, "has format 'x'", "reads"),
-    ],
-    ids=[
-        "edited",
-        "no proof",
-        "unsigned",
-        "no key",
-        "other key",
-        "no key text",
-        "no site",
-        "format",
     ],
 )
 def test_what_is_not_verified(result_file, edits, options, code, meaning, remedy):
@@ -290,18 +262,16 @@ def test_what_is_not_verified(result_file, edits, options, code, meaning, remedy
     assert remedy in told
 
 
-@pytest.mark.parametrize(
-    ("name", "meaning", "code"),
-    [
-        ("missing.json", "cannot read missing.json: there is no such file. Name the JSON file", 2),
-        (".", "cannot read .: it is a folder. Name the JSON file", 2),
+@pytest.mark.usefixtures("saved")
+def test_verify_names_the_file():
+    named = "Name the JSON file"
+    for name, meaning, code in (
+        ("missing.json", f"cannot read missing.json: there is no such file. {named}", 2),
+        (".", f"cannot read .: it is a folder. {named}", 2),
         ("scores.parquet", "scores.parquet: this is not a fedgauge result", 1),
         ("r.json", "r.json is simulated: no sites took part", 1),
-    ],
-)
-@pytest.mark.usefixtures("saved")
-def test_verify_names_the_file(name, meaning, code):
-    assert meaning in complaint(run("verify", name), code)
+    ):
+        assert meaning in complaint(run("verify", name), code)
 
 
 def test_show_says_who_signed(signed, result_file, saved):
@@ -364,33 +334,6 @@ def test_a_precision_out_of_reach_names_the_highest():
     assert "the highest at a bin edge is 0.3" in result.stderr
 
 
-def test_counts_have_a_heading_of_their_own(saved):
-    """They have no interval, unlike what stands above them."""
-    printed = run("show", saved, "--at", 0.5).stdout
-    assert re.search(r"^value and 95% interval", printed, re.M)
-    assert re.search(r"^count *$", printed, re.M)
-    assert re.fullmatch(r"[\d,]+", row(printed, "true positives"))
-    between = run("show", saved, "--at", 0.50001).stdout
-    assert re.search(r"^count, pooled data *$", between, re.M)
-    noise = ["--privacy", "ddp", "--epsilon", 5, "--seed", 1, "--at", 0.5, "--level", 0.9]
-    noisy = run("evaluate", *SCORES_FILE, *noise).stdout
-    assert re.search(r"^count, pooled data at 90% *$", noisy, re.M)
-    assert re.fullmatch(r"[\d,]+  [\d,]+ to [\d,]+", row(noisy, "true positives"))
-
-
-def test_pictures_name_the_model(saved, monkeypatch):
-    """By the score's column, or by the file."""
-    names = []
-
-    def look(figure, *_, **__):
-        names.append(figure.axes[0].get_legend().get_texts()[0].get_text().split(" (")[0])
-
-    monkeypatch.setattr("matplotlib.figure.Figure.savefig", look)
-    run("show", saved, "--plots", "p")
-    run("evaluate", *SCORES_FILE, "--plots", "p")
-    assert names == ["r"] * 4 + ["p"] * 4
-
-
 def shown(*arguments):
     result = CliRunner().invoke(app, ["show", *map(str, arguments)], env={"COLUMNS": "80"})
     assert (result.exit_code, result.stderr) == (0, "")
@@ -416,7 +359,6 @@ def saved_reliability(result, tmp_path):
 
 
 def rows_below(text, header):
-    """The rows of the table with this header, split into numbers."""
     lines = text[text.index(header) :].splitlines()[1:]
     rows = []
     for line in lines:
@@ -427,7 +369,7 @@ def rows_below(text, header):
     return rows
 
 
-def test_reliability_table(saved_reliability, result):
+def test_reliability_and_decision_tables(saved_reliability, result):
     text, curve = shown(saved_reliability, "--calibration"), result.calibration_curve()
     rows = rows_below(text, "scores  examples  mean score")
     expected = np.array(
@@ -437,9 +379,6 @@ def test_reliability_table(saved_reliability, result):
     assert "15 groups of equal width, left-closed, of the bins counted." in text
     p_value = result.hosmer_lemeshow().p_value
     assert f"Hosmer-Lemeshow p = {p_value:.2g}, Spiegelhalter p = " in text
-
-
-def test_decision_table(saved_reliability, result):
     text, curve = shown(saved_reliability, "--calibration"), result.decision_curve()
     rows = np.array(rows_below(text, "threshold  net benefit"))
     assert 10 <= len(rows) <= 12
@@ -456,17 +395,26 @@ def test_decision_table(saved_reliability, result):
     assert "treating nobody is worth 0" in text
 
 
-def test_only_where_asked_for(saved_reliability):
-    assert "net benefit" not in shown(saved_reliability)
-    assert "mean score" not in shown(saved_reliability)
-    assert "net benefit" not in shown(saved_reliability, "--calibration", "--quiet")
-
-
-def test_the_rule_stands_below_errors_of_calibration(saved_reliability):
+def test_tables_of_calibration_are_shown_where_asked_for(saved_reliability):
     text = shown(saved_reliability)
+    assert "net benefit" not in text
+    assert "mean score" not in text
     assert "expected calibration error" in text
     assert "Errors of calibration are of 15 groups of equal width, left-closed." in text
     assert "What other packages print is in the last column." in text
+    assert "net benefit" not in shown(saved_reliability, "--calibration", "--quiet")
+    assert "population, 80%" in shown(saved_reliability, "--calibration", "--level", 0.8)
+
+
+def test_no_probabilities_and_a_model_that_is_useful_nowhere_are_said_to_be(tmp_path):
+    path, axis = tmp_path / "r.json", fg.Axis.uniform(10, -5, 5)
+    fg.evaluate({"a": ([0, 1] * 20, np.linspace(-2, 3, 40))}, axis=axis).to_json(path)
+    lines = shown(path, "--calibration").splitlines()
+    (line,) = [line for line in lines if "this axis runs" in line]
+    assert line.startswith("calibration        undefined: measures of calibration need prob")
+    rng = np.random.default_rng(0)
+    fg.evaluate({"a": (rng.integers(0, 2, 500), rng.random(500))}).to_json(path)
+    assert "each by itself: no threshold." in shown(path, "--calibration")
 
 
 @pytest.mark.parametrize("privacy", [None, fg.DistributedDP(1.0), fg.LocalDP(4.0)], ids=str)
@@ -478,22 +426,3 @@ def test_tables_fit_80_columns(privacy, tmp_path):
     tables = text[text.index("mean score") :].splitlines()
     assert max(map(len, tables)) <= 80
     assert ("about examples" in text) == (privacy is not None)
-
-
-def test_a_level(saved_reliability):
-    assert "population, 80%" in shown(saved_reliability, "--calibration", "--level", 0.8)
-
-
-def test_no_probabilities_is_said_in_one_line(tmp_path):
-    axis = fg.Axis.uniform(10, -5, 5)
-    result = fg.evaluate({"a": ([0, 1] * 20, np.linspace(-2, 3, 40))}, axis=axis)
-    result.to_json(tmp_path / "r.json")
-    lines = shown(tmp_path / "r.json", "--calibration").splitlines()
-    (line,) = [line for line in lines if "this axis runs" in line]
-    assert line.startswith("calibration        undefined: measures of calibration need prob")
-
-
-def test_a_model_that_is_useful_nowhere(tmp_path):
-    rng = np.random.default_rng(0)
-    fg.evaluate({"a": (rng.integers(0, 2, 500), rng.random(500))}).to_json(tmp_path / "r.json")
-    assert "each by itself: no threshold." in shown(tmp_path / "r.json", "--calibration")

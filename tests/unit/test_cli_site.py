@@ -24,20 +24,12 @@ def site(tmp_path):
 
 
 def row_of(title, table):
-    """What a table of two columns says of something."""
     (line,) = [line for line in table.splitlines() if line.startswith(title)]
     return line.removeprefix(title).strip()
 
 
 def key():
     return key_to_text(SigningKey.generate().public)
-
-
-def test_init_says_what_to_tell_the_partners(tmp_path):
-    told = run("site", "init", "--name", "a", "--dataset", "d", tmp_path / "new")
-    made = fg.Site.from_toml(tmp_path / "new" / "site.toml")
-    assert f"fedgauge site trust a {key_to_text(made.key.public)}" in told
-    assert made.policy.models == ("distributed-dp", "local-dp")
 
 
 def test_exact_sums_are_allowed_by_name_only(tmp_path):
@@ -63,33 +55,37 @@ def test_init_takes_the_labels_that_plans_may_call_positive(site, tmp_path):
     assert row_of("Labels asked about", run("site", "show", "--site", made)) == "yes, maybe"
 
 
-def test_show_says_what_becomes_of_exact_sums(site, tmp_path):
-    assert row_of("Sums without noise", run("site", "show", "--site", site)) == "refused"
-    new = ["--name", "a", "--dataset", "d", "--allow-exact", tmp_path / "new"]
-    run("site", "init", *new, "-q")
-    told = run("site", "show", "--site", tmp_path / "new" / "site.toml")
-    assert row_of("Sums without noise", told) == "at most 3 on a dataset, over all sites invited"
-    assert row_of("  their scores", told) == "at most 1 of a row; not by models sent here"
-    assert row_of("  their ranges", told).endswith("shown with none or at least 10 examples")
-
-
-def test_init_takes_limits(tmp_path):
+def test_init_takes_limits_and_labels_and_says_what_to_tell_the_partners(tmp_path):
     limits = ["--allow", "ddp", "--min-cohort", 5, "--max-epsilon", 0.5, "--max-bins", 64]
     run("site", "init", "--name", "a", "--dataset", "d", *limits, "--budget", 2, tmp_path / "new")
     policy = fg.Site.from_toml(tmp_path / "new" / "site.toml").policy
     assert policy.models == ("distributed-dp",)
     assert (policy.min_cohort, policy.max_epsilon, policy.max_bins) == (5, 0.5, 64)
     assert policy.budget_epsilon == 2
+    told = run("site", "init", "--name", "a", "--dataset", "d", tmp_path / "open")
+    made = fg.Site.from_toml(tmp_path / "open" / "site.toml")
+    assert f"fedgauge site trust a {key_to_text(made.key.public)}" in told
+    assert made.policy.models == ("distributed-dp", "local-dp")
 
 
-def test_groups_are_refused_unless_allowed(site, tmp_path):
-    assert row_of("Groups told apart", run("site", "show", "--site", site)) == "refused"
-    folder = tmp_path / "open"
-    named = ["--name", "b", "--dataset", "d", "--max-groups", "6"]
-    run("site", "init", *named, folder, "-q")
-    told = run("site", "show", "--site", folder / "site.toml")
-    assert row_of("Groups told apart", told) == "at most 6"
-    assert row_of("Counts that leave in one evaluation", told) == "at most 4,000,000"
+def test_groups_and_sums_are_refused_unless_allowed(site, tmp_path):
+    def told(name, *options):
+        made = ["site", "init", "--name", "a", "--dataset", "d", *options, tmp_path / name, "-q"]
+        run(*made)
+        return run("site", "show", "--site", tmp_path / name / "site.toml")
+
+    groups, scores, exact = "Groups told apart", "Average score in each range", "Sums without noise"
+    closed = run("site", "show", "--site", site)
+    for title in (groups, scores, exact):
+        assert row_of(title, closed) == "refused"
+    grouped = told("groups", "--max-groups", "6")
+    assert row_of(groups, grouped) == "at most 6"
+    assert row_of("Counts that leave in one evaluation", grouped) == "at most 4,000,000"
+    assert row_of(scores, told("sums", "--score-sums")) == "allowed"
+    opened = told("exact", "--allow-exact")
+    assert row_of(exact, opened) == "at most 3 on a dataset, over all sites invited"
+    assert row_of("  their scores", opened) == "at most 1 of a row; not by models sent here"
+    assert row_of("  their ranges", opened).endswith("shown with none or at least 10 examples")
 
 
 def test_show_says_what_slices_an_exact_sum_may_have(tmp_path):
@@ -111,21 +107,14 @@ def test_show_says_what_slices_an_exact_sum_may_have(tmp_path):
     assert row_of("  their groups", told) == "women, men"
 
 
-def test_score_sums_are_refused_unless_allowed(site, tmp_path):
-    assert row_of("Average score in each range", run("site", "show", "--site", site)) == "refused"
-    run("site", "init", "--name", "a", "--dataset", "d", "--score-sums", tmp_path / "new", "-q")
-    told = run("site", "show", "--site", tmp_path / "new" / "site.toml")
-    assert row_of("Average score in each range", told) == "allowed"
-
-
-def test_init_overwrites_nothing(site):
+def test_nothing_is_written_over_or_where_a_key_is_wrong(site):
     before = site.read_bytes()
-    told = run("site", "init", "--name", "b", "--dataset", "d", site.parent, code=2)
-    assert "exists" in told
+    assert "exists" in run("site", "init", "--name", "b", "--dataset", "d", site.parent, code=2)
+    assert "public key" in run("site", "trust", "b", "ed25519:abc", "--site", site, code=2)
     assert site.read_bytes() == before
 
 
-def test_show_names_the_limits_and_the_trusted(site):
+def test_show_names_the_trusted_and_the_limits_in_force(site):
     peer, boss = key(), key()
     run("site", "trust", "hospital-b", peer, "--site", site)
     run("site", "trust", "consortium", boss, "--coordinator", "--site", site)
@@ -135,10 +124,6 @@ def test_show_names_the_limits_and_the_trusted(site):
         assert text in told
     assert "Coordinator consortium" in told
     assert boss in told
-
-
-def test_show_names_the_limit_in_force(site):
-    """That of the ledger, where there is one for this dataset; else that of the file."""
 
     def told():
         return row_of("All on the dataset may cost", run("site", "show", "--site", site))
@@ -153,20 +138,11 @@ def test_show_names_the_limit_in_force(site):
     assert "cannot be read" in told()
 
 
-def test_show_says_that_nobody_may_start_an_evaluation(site):
+def test_show_says_that_nobody_may_start_an_evaluation_or_that_there_is_no_site(site, tmp_path):
     assert "fedgauge site trust --coordinator" in run("site", "show", "--site", site)
-
-
-def test_a_missing_site_file_names_the_remedy(tmp_path):
     told = run("site", "show", "--site", tmp_path / "site.toml", code=2)
     assert "--site" in told
     assert "fedgauge site init" in told
-
-
-def test_a_wrong_key_is_refused_and_nothing_is_written(site):
-    before = site.read_bytes()
-    assert "public key" in run("site", "trust", "b", "ed25519:abc", "--site", site, code=2)
-    assert site.read_bytes() == before
 
 
 ROLES = {"peer": [], "coordinator": ["--coordinator"], "approver": ["--approver"]}
@@ -205,41 +181,25 @@ def test_a_key_in_two_roles_is_named_where_it_stays(site):
     assert list(fg.Site.from_toml(site).coordinators) == [key_from_text(old)]
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "told"),
-    [
-        ("hospital-c", [], "no peer named hospital-c whose key could be replaced. Add it without"),
-        ("hospital-b", ["--coordinator"], "no coordinator named hospital-b"),
-        ("boss", [], "There is a coordinator of that name: say which (--coordinator)"),
-    ],
-    ids=["unknown", "other role", "role not said"],
-)
-def test_only_a_key_that_is_there_is_replaced(site, name, options, told):
-    run("site", "trust", "hospital-b", key(), "--site", site)
-    run("site", "trust", "boss", key(), "--coordinator", "--site", site)
-    before = site.read_bytes()
-    replace = ["site", "trust", name, key(), *options, "--replace", "--site", site]
-    assert told in run(*replace, code=2)
-    assert site.read_bytes() == before
-
-
-def test_replacing_by_what_cannot_be_changes_nothing(site):
+def test_only_a_key_that_is_there_is_replaced_by_one_that_can_be(site):
     mine, other = key(), key()
-    run("site", "trust", "hospital-b", mine, "--site", site)
-    run("site", "trust", "hospital-c", other, "--site", site)
+    for name, public, *role in (("b", mine), ("c", other), ("boss", key(), "--coordinator")):
+        run("site", "trust", name, public, *role, "--site", site)
     before = site.read_bytes()
-    for wrong, told in (
-        (mine, "has that key already"),
-        (other, "have the same key"),
-        ("ed25519:abc", "public key"),
+    for name, public, options, told in (
+        ("d", key(), [], "no peer named d whose key could be replaced. Add it without"),
+        ("b", key(), ["--coordinator"], "no coordinator named b"),
+        ("boss", key(), [], "There is a coordinator of that name: say which (--coordinator)"),
+        ("b", mine, [], "has that key already"),
+        ("b", other, [], "have the same key"),
+        ("b", "ed25519:abc", [], "public key"),
     ):
-        replace = ["site", "trust", "hospital-b", wrong, "--replace", "--site", site]
+        replace = ["site", "trust", name, public, *options, "--replace", "--site", site]
         assert told in run(*replace, code=2)
         assert site.read_bytes() == before
 
 
 def test_a_key_written_in_another_way_is_left_to_hands(site):
-    """Tables in one line are TOML, too."""
     old = key()
     text = site.read_text()
     line = f'peers = [{{ name = "hospital-b", key = "{old}" }}]\n'
@@ -249,8 +209,10 @@ def test_a_key_written_in_another_way_is_left_to_hands(site):
     assert old in site.read_text()
 
 
-def test_an_unused_ledger(site):
+def test_an_unused_ledger_and_examples_of_the_help(site):
     assert "Nothing was spent yet" in run("ledger", "show", "--site", site)
+    for command in ("init", "show", "trust"):
+        assert "fedgauge site" in run("site", command, "--help")
 
 
 def test_the_ledger_shows_what_is_spent_reserved_and_left(site):
@@ -284,9 +246,13 @@ def test_the_ledger_shows_exact_sums(site):
     assert "exact sum" in told
 
 
-@pytest.mark.parametrize("limit", [["--epsilon", -1], ["--epsilon", 1, "--delta", 2]])
-def test_a_limit_that_makes_no_sense(site, limit):
-    assert "Invalid value" in run("ledger", "set-limit", *limit, "--site", site, code=2)
+def test_limits_that_make_no_sense_are_refused(site):
+    for limit, told in (
+        (["--epsilon", -1], "Invalid value"),
+        (["--epsilon", 1, "--delta", 2], "Invalid value"),
+        (["--epsilon", 2, "--neighbours", "add-remove"], "goes with --unit"),
+    ):
+        assert told in run("ledger", "set-limit", *limit, "--site", site, code=2)
 
 
 def test_limits_of_a_unit_are_of_all_that_may_differ_about_it(site):
@@ -302,11 +268,6 @@ def test_limits_of_a_unit_are_of_all_that_may_differ_about_it(site):
     ]
 
 
-def test_neighbours_go_with_a_unit(site):
-    command = ["ledger", "set-limit", "--epsilon", 2, "--neighbours", "add-remove", "--site", site]
-    assert "goes with --unit" in run(*command, code=2)
-
-
 def test_a_limit_is_of_all_plans_unless_a_unit_is_named(site):
     limits = ["ledger", "set-limit", "--site", site, "--epsilon"]
     assert "stroke-2026 (all plans): at most epsilon 3, delta 1e-05" in run(*limits, 3)
@@ -318,11 +279,6 @@ def test_a_limit_is_of_all_plans_unless_a_unit_is_named(site):
         ["stroke-2026", "all", "all", "0", "0", "3", "3"],
         ["stroke-2026", "subject", "replace-one", "0", "0", "1", "1"],
     ]
-
-
-@pytest.mark.parametrize("command", ["init", "show", "trust"])
-def test_help_has_an_example(command):
-    assert "fedgauge site" in run("site", command, "--help")
 
 
 def test_show_uses_no_programmer_s_words(site):

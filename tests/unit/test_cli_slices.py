@@ -62,13 +62,11 @@ def evaluated(tmp_path, *arguments):
 
 
 def row(text, name):
-    """The cells of the first row with this name."""
     (found, *_) = (line for line in text.splitlines() if line.startswith(f"{name} "))
     return re.split(r"\s{2,}", found.strip())
 
 
 def after(text, mark):
-    """What stands below a line that begins so."""
     return text[text.index(f"\n{mark}") :]
 
 
@@ -116,6 +114,7 @@ def test_models_are_compared(tmp_path):
     assert row(below, "Brier score") == ["Brier score", *shown(comparison.brier_score)]
     recall = comparison.at_threshold(0.5).recall
     assert row(below, "recall at 0.5") == ["recall at 0.5", *shown(recall)]
+    assert run("evaluate", *MODELS, "--quiet").output == ""
 
 
 def test_more_pairs_of_models_have_a_line_each(tmp_path):
@@ -159,9 +158,17 @@ def test_what_is_given_twice_counts_twice(tmp_path):
     assert "new, old" in models.stdout
 
 
-def test_a_group_without_its_column_is_told_where_it_goes():
+def test_groups_need_a_column_and_plans_take_none():
     asked = run("evaluate", *GROUPS[:-1], "women,men")
     assert "--group COLUMN=women,men" in complaint(asked)
+    for option, names in (
+        ("classes", "flu,cold"),
+        ("models", "new,old"),
+        ("labels", "fever,cough"),
+    ):
+        columns = ",".join(f"{name}=p_{name}" for name in names.split(","))
+        told = complaint(run(*PLAN, "--epsilon", 3, f"--{option}", columns))
+        assert f"--{option} takes names alone, as --{option} {names}:" in told
 
 
 def test_several_labels_a_row(tmp_path):
@@ -217,13 +224,7 @@ def test_many_groups_do_not_flood_and_long_names_are_cut(tmp_path):
     assert "each is compared with all rows outside it" in text
 
 
-def test_quiet_prints_nothing():
-    for command in (GROUPS, MODELS, CLASSES):
-        done = run("evaluate", *command, "--quiet")
-        assert (done.exit_code, done.output) == (0, "")
-
-
-def test_what_noise_hides_is_withheld_and_why(tmp_path):
+def test_what_noise_hides_is_withheld_and_may_be_misspelt(tmp_path):
     noisy = ["--privacy", "ddp", "--epsilon", 0.1, "--seed", 1]
     few = [*GROUPS[:-1], "sex=women,men,divers"]
     text, result = evaluated(tmp_path, *few, *noisy)
@@ -231,9 +232,6 @@ def test_what_noise_hides_is_withheld_and_why(tmp_path):
     assert text.count("the noise (standard deviation ") == 1
     assert result.select(group="divers").withheld in text
     assert row(text, "divers")[-2].isdecimal()  # no share of positives: it would be noise
-
-
-def test_a_group_that_noise_hides_may_be_misspelt():
     noisy = ["--privacy", "ddp", "--epsilon", 1, "--seed", 1]
     done = run("evaluate", *GROUPS[:-1], "sex=women,man", *noisy)
     assert "noise hides group 'man' of column 'sex'. Is it spelled so?" in done.stderr
@@ -241,15 +239,12 @@ def test_a_group_that_noise_hides_may_be_misspelt():
     assert "What stands out" not in done.stdout
 
 
-def test_columns_of_classes_that_are_swapped_are_told():
+def test_swapped_columns_of_classes_and_classes_of_no_row_are_told(files):
     swapped = "flu=p_cold,cold=p_flu,well=p_well"
     text = run("evaluate", *CLINICS, *BINS, "--label", "kind", "--class-scores", swapped).stdout
     told = "flu, cold: other classes score higher. Check which column is of which class."
     assert told in text
     assert "score higher" not in run("evaluate", *CLASSES).stdout
-
-
-def test_a_class_that_no_row_is_of_is_no_matter_of_the_positive_label(files):
     lines = (files / "clinic-a.csv").read_text().splitlines()
     kept = [line for line in lines if ",well," not in f",{line},"]
     assert 1 < len(kept) < len(lines)
@@ -258,13 +253,6 @@ def test_a_class_that_no_row_is_of_is_no_matter_of_the_positive_label(files):
     assert row(text, "well")[-1] == "no examples"
     assert "--positive" not in text
     assert "positive=" not in text
-
-
-def test_labels_that_are_no_classes_are_named(files):
-    text = (files / "clinic-a.csv").read_text()
-    (files / "upper.csv").write_text(text.replace("flu,", "Flu,").replace("p_Flu,", "p_flu,"))
-    told = complaint(run("evaluate", "upper.csv", *CLINICS[1:], *BINS, *KINDS))
-    assert "Column 'kind' of all files together also has 'Flu'." in told
 
 
 def test_groups_too_small_to_be_shown_have_no_row(tmp_path):
@@ -296,22 +284,6 @@ def test_a_map_is_fitted_to_one_slice(tmp_path):
     told = complaint(run("calibrate", path, "-o", out))
     assert "several models. Choose one, as with" in told
     assert "--model NAME" in told
-
-
-def test_local_reports_are_made_of_the_columns_of_a_plan(tmp_path):
-    task = fg.MulticlassTask(labels=["flu", "cold", "well"], groups={"years": ["young", "old"]})
-    axis = fg.Axis.uniform(4, outside="clip")
-    plan = fg.EvaluationPlan.for_reports(axis, fg.LocalDP(9.0), task=task)
-    plan.save(tmp_path / "plan.toml")
-    out = tmp_path / "a.fgr"
-    rows = [tmp_path / "plan.toml", "clinic-a.csv", *KINDS, "--out", out]
-    assert "Name it: --group years=COLUMN" in complaint(run("encode", *rows))
-    done = run("encode", *rows, "--group", "years=age")
-    assert "Counted 1,500 rows" in done.stdout
-    state = ["--state", tmp_path / "state", "--json", tmp_path / "r.json"]
-    assert run("intake", tmp_path / "plan.toml", out, *state).exit_code == 0
-    result = fg.Evaluation.from_json(tmp_path / "r.json")
-    assert result.macro("roc_auc").value > 0.7
 
 
 def test_show_chooses_one_slice(tmp_path):
@@ -388,16 +360,6 @@ def test_plans_say_what_slices_cost():
     assert "expected of each label" in text
     many = run(*noisy, "--classes", ",".join("abcdefghijkl")).stdout
     assert "--noise skellam --delta" in many
-
-
-@pytest.mark.parametrize(
-    ("option", "names"),
-    [("--classes", "flu,cold"), ("--models", "new,old"), ("--labels", "fever,cough")],
-)
-def test_plans_take_no_columns(option, names):
-    columns = ",".join(f"{name}=p_{name}" for name in names.split(","))
-    told = complaint(run(*PLAN, "--epsilon", 3, option, columns))
-    assert f"{option} takes names alone, as {option} {names}:" in told
 
 
 def test_a_plan_is_evaluated_by_columns_alone(tmp_path):
@@ -530,93 +492,84 @@ def test_classes_read_through_a_map_print():
     assert "label owl" in after._repr_html_()
 
 
+CALLED_ALIKE = {"a": ["x, b y", "x"], "b": ["y, b y", "y"]}
+ODD_LABELS = ["cat\n\nWhat is promised\nAll", "\x1b[2J", " cat", "c" * 201]
+
+
 @pytest.mark.parametrize(
-    ("groups", "told"),
+    ("make", "told"),
     [
-        ({"a": ["b c"], "a b": ["c"]}, "called the same"),
-        ({"sex": ["women", "rest"]}, "'rest' is what"),
+        (lambda: fg.BinaryTask(groups={"a": ["b c"], "a b": ["c"]}), "called the same"),
+        (lambda: fg.BinaryTask(groups=CALLED_ALIKE, crossed=True), "called the same"),
+        (lambda: fg.BinaryTask(groups={"sex": ["women", "rest"]}), "'rest' is what"),
+        *(
+            (lambda groups=groups: by_group(groups, group=np.arange(N) % 2), 'write "1" for 1')
+            for groups in ([0, 1], [True, False])
+        ),
+        *(
+            (lambda make=make, groups=groups: make(groups=groups), "groups must map groupings to")
+            for make in (fg.BinaryTask, lambda **of: fg.MulticlassTask(NAMES, **of))
+            for groups in (["women", "men"], "sex", {"women", "men"})
+        ),
+        *(
+            (lambda models=models: fg.evaluate({}, models=models), "models must be a list of names")
+            for models in (5, "new")
+        ),
+        *(
+            (lambda task=task, label=label: task(labels=["dog", label]), "labels needs names")
+            for task in (fg.MulticlassTask, fg.MultilabelTask)
+            for label in ODD_LABELS
+        ),
+        (lambda: fg.MulticlassTask(labels=["cat", "nan"]), "called like a missing value"),
     ],
 )
-def test_names_of_groups_that_stand_for_two_things_are_refused(groups, told):
+def test_names_that_no_task_can_have_are_refused(make, told):
     with pytest.raises(fg.PlanError, match=told):
-        fg.BinaryTask(groups=groups)
+        make()
+    assert len(fg.BinaryTask(groups=CALLED_ALIKE).slices) == 7
 
 
-def test_crossed_groups_are_called_differently():
-    same = {"a": ["x, b y", "x"], "b": ["y, b y", "y"]}
-    with pytest.raises(fg.PlanError, match="called the same"):
-        fg.BinaryTask(groups=same, crossed=True)
-    assert len(fg.BinaryTask(groups=same).slices) == 7
-
-
-@pytest.mark.parametrize("groups", [[0, 1], [True, False]])
-def test_groups_that_are_no_text_are_told_how_to_be(groups):
-    with pytest.raises(fg.PlanError, match='write "1" for 1'):
-        by_group(groups, group=np.arange(N) % 2)
-
-
-def test_groups_of_numbers_are_selected_by_number():
+def test_names_and_numbers_come_in_arrays_too():
     result = by_group(["0", "1"], group=np.arange(N) % 2, axis=COARSE)
     assert result.select(group=1).roc_auc == result.select(group="1").roc_auc
-
-
-def test_names_come_in_arrays_too():
     assert by_group(np.array(["women", "men"]), axis=COARSE).plan == by_group(axis=COARSE).plan
     rows = {"a": fg.Examples(Y, {"new": S, "old": OLD})}
     names = np.array(["new", "old"])
     assert fg.evaluate(rows, models=names, axis=COARSE).plan == of_models(axis=COARSE).plan
-
-
-@pytest.mark.parametrize("make", [fg.BinaryTask, lambda **of: fg.MulticlassTask(NAMES, **of)])
-@pytest.mark.parametrize("groups", [["women", "men"], "sex", {"women", "men"}])
-def test_groups_of_a_task_need_the_name_of_a_grouping(make, groups):
-    with pytest.raises(fg.PlanError, match="groups must map groupings to their values"):
-        make(groups=groups)
-
-
-@pytest.mark.parametrize("models", [5, "new"])
-def test_models_that_are_no_list_are_refused(models):
-    with pytest.raises(fg.PlanError, match="models must be a list of names"):
-        fg.evaluate({"a": fg.Examples(Y, {"new": S, "old": OLD})}, models=models)
-
-
-def test_thresholds_and_margins_that_are_no_numbers_are_told():
-    grouped, models = by_group(axis=COARSE), of_models(axis=COARSE)
-    assert grouped.gaps("recall", at="0.5").metric == "recall at 0.5"
-    for ask in (
-        lambda: grouped.gaps("recall", at="half"),
-        lambda: grouped.at_threshold("half"),
-        lambda: models.compare("new", "old").at_threshold(None),
-        lambda: of_classes(axis=COARSE).macro("recall", at="half"),
-    ):
-        with pytest.raises(fg.InputError, match="a threshold must be a number"):
-            ask()
-    with pytest.raises(fg.InputError, match="margin must lie between 0 and 1"):
-        models.compare("new", "old", margin="0.01")
-
-
-def test_a_comparison_is_short_in_a_list():
-    assert repr(of_models(axis=COARSE).compare("new", "old")).startswith(
-        "<Comparison of new less old: ROC AUC "
-    )
-
-
-def test_top_k_takes_numbers_of_arrays():
     task = fg.MulticlassTask(labels=NAMES, also=["ranks"])
     result = of_classes(task=task, axis=COARSE)
     assert result.top_k_accuracy(np.int64(2)) == result.top_k_accuracy(2)
 
 
-def test_several_models_of_classes_say_which():
+def test_questions_that_cannot_be_answered_are_told():
+    grouped, models, classes = (make(axis=COARSE) for make in (by_group, of_models, of_classes))
+    assert grouped.gaps("recall", at="0.5").metric == "recall at 0.5"
+    compared = models.compare("new", "old")
+    assert repr(compared).startswith("<Comparison of new less old: ROC AUC ")
     rows = fg.Examples(np.array(NAMES)[KIND], {"new": P3, "old": P3[:, ::-1]})
     task = fg.MulticlassTask(labels=NAMES, models=("new", "old"), also=["confusion"])
-    result = fg.evaluate({"a": rows}, task=task, axis=COARSE)
-    for ask in (result.confusion_matrix, lambda: result.macro("roc_auc")):
-        with pytest.raises(fg.InputError, match=r"several models. Say which"):
+    several = fg.evaluate({"a": rows}, task=task, axis=COARSE)
+    (sent,) = classes.plan.rounds  # a plan by hand may lack what its task counts
+    rounds = (msgspec.structs.replace(sent, tables=()),)
+    bare = fg.evaluate(
+        {"a": fg.Examples(np.array(NAMES)[KIND], P3)},
+        msgspec.structs.replace(classes.plan, rounds=rounds),
+    )
+    for ask, told in (
+        (lambda: grouped.gaps("recall", at="half"), "a threshold must be a number"),
+        (lambda: grouped.at_threshold("half"), "a threshold must be a number"),
+        (lambda: compared.at_threshold(None), "a threshold must be a number"),
+        (lambda: classes.macro("recall", at="half"), "a threshold must be a number"),
+        (lambda: models.compare("new", "old", margin="0.01"), "margin must lie between 0 and 1"),
+        (several.confusion_matrix, "several models. Say which"),
+        (lambda: several.macro("roc_auc"), "several models. Say which"),
+        (bare.confusion_matrix, "the plan does not count this"),
+    ):
+        with pytest.raises(fg.InputError, match=told):
             ask()
 
 
-def test_scores_of_any_model_in_another_unit_are_a_caution():
+def test_scores_in_another_unit_are_a_caution_and_those_near_0_no_crowd():
     rows = {name: fg.Examples(Y, {"new": S, "old": 100 * OLD}) for name in "abc"}
     axis = fg.Axis.uniform(32, outside="clip")
     result = fg.evaluate(rows, models=["new", "old"], axis=axis)
@@ -626,9 +579,6 @@ def test_scores_of_any_model_in_another_unit_are_a_caution():
     scores = np.column_stack([P3[:, :2], 100 * P3[:, 2]])
     classes = of_classes(scores, axis=axis)
     assert str(classes.caution).startswith("label owl: the last bin of the axis")
-
-
-def test_scores_near_0_are_no_crowd_of_many_classes():
     many = fg.MulticlassTask(labels=range(20))
     kind = RNG.integers(0, 20, 4000)
     odds = np.exp(3 * RNG.normal(size=(4000, 20)) + (kind[:, np.newaxis] == np.arange(20)))
@@ -663,70 +613,60 @@ def test_labels_and_scores_of_several_labels_come_in_tables_of_any_kind(form):
     labels, scores = np.column_stack([Y, ~Y, KIND == 1]).astype(int), P3
     task = fg.MultilabelTask(labels=NAMES)
     results = [
-        fg.evaluate({"a": fg.Examples(*rows)}, task=task, axis=COARSE).released.counts
-        for rows in (
-            (labels, scores),
-            (form(labels), scores),
-            (labels, form(scores)),
-            (form(labels), form(scores)),
-        )
+        fg.evaluate({"a": fg.Examples(y, s)}, task=task, axis=COARSE).released.counts
+        for y in (labels, form(labels))
+        for s in (scores, form(scores))
     ]
     assert all(np.array_equal(results[0], each) for each in results)
 
 
-def test_columns_of_numbered_classes_go_by_their_names():
+def test_numbered_classes_go_by_their_names_and_an_only_model_without():
     task = fg.MulticlassTask(labels=[3, 1, 2])
     frame = pd.DataFrame(P3, columns=[1, 2, 3])
     by_name = of_classes(frame, y_true=KIND + 1, task=task, axis=COARSE)
     by_place = of_classes(P3[:, [2, 0, 1]], y_true=KIND + 1, task=task, axis=COARSE)
     assert np.array_equal(by_name.released.counts, by_place.released.counts)
+    rows = fg.Examples(np.array(NAMES)[KIND], {"new": P3})
+    task = fg.MulticlassTask(labels=NAMES, models=("new",), also=["confusion"])
+    result, plain = fg.evaluate({"a": rows}, task=task, axis=COARSE), of_classes(axis=COARSE)
+    assert result.macro("roc_auc") == plain.macro("roc_auc")
+    assert result.select(label="dog").roc_auc == plain.select(label="dog").roc_auc
+    assert np.array_equal(result.confusion_matrix().counts, plain.confusion_matrix().counts)
+    assert "macro average" in str(result)
 
 
-def test_tables_that_do_not_fit_are_told():
+def test_tables_groups_and_arrays_that_do_not_fit_are_told():
     frame = pd.DataFrame(P3, columns=["cat", "dog", "p"])
-    with pytest.raises(fg.InputError, match="called like some of the classes"):
-        of_classes(frame)
-    with pytest.raises(fg.InputError, match=r"maps names to columns, which is for models"):
-        of_classes(dict(zip(NAMES, P3.T, strict=True)))
-    with pytest.raises(fg.InputError, match=r"one label a row. Pass one column"):
-        of_classes(y_true=np.eye(3)[KIND])
-    labels = np.where(P3 > 0.5, 1, -1)
-    with pytest.raises(fg.LabelError, match=r"neither bool nor 0/1. Recode them"):
-        of_classes(y_true=labels, task=fg.MultilabelTask(labels=NAMES))
+    twice = pd.DataFrame(P3, columns=["cat", "cat", "owl"])
+    both = {"sex": ["women"], "age": ["old"]}
+    missing = np.array(NAMES)[KIND].astype(object)
+    missing[:2] = "NaN"
+    several = {"y_true": np.where(P3 > 0.5, 1, -1), "task": fg.MultilabelTask(labels=NAMES)}
+    for ask, told in (
+        (lambda: of_classes(frame), "called like some of the classes"),
+        (lambda: of_classes(twice), "y_score has two columns of one name"),
+        (
+            lambda: of_classes(dict(zip(NAMES, P3.T, strict=True))),
+            "maps names to columns, which is",
+        ),
+        (lambda: of_classes(y_true=np.eye(3)[KIND]), "one label a row. Pass one column"),
+        (lambda: of_classes(**several), "neither bool nor 0/1. Recode them"),
+        (lambda: of_classes(y_true=missing), "2 of 900 labels are missing"),
+        (lambda: by_group(both, group=SEX), r"group=\{'sex': ...\}"),
+        (lambda: by_group(both, group={"gender": SEX}), r"group=\{'sex': ...\}"),
+        (lambda: by_group(both, group=None), r"the examples none: Examples\(y_true"),
+        (lambda: fg.Examples(Y, S, group="women"), "group has 0 dimensions. Pass one value for"),
+        (lambda: fg.Examples(Y, S, group=frame), "map their names to columns"),
+        (lambda: fg.Examples(scipy.sparse.csr_matrix(P3 > 0.5), P3), "y_true is a sparse array"),
+    ):
+        with pytest.raises(fg.InputError, match=told):
+            ask()
+    with pytest.warns(PendingDeprecationWarning):
+        matrix = np.asmatrix(P3)
+    assert of_classes(matrix, axis=COARSE).macro("roc_auc").value > 0.5
 
 
-@pytest.mark.parametrize("group", [SEX, {"gender": SEX}])
-def test_a_grouping_of_another_name_is_told_how_to_be_named(group):
-    with pytest.raises(fg.InputError, match=r"group=\{'sex': ...\}"):
-        by_group({"sex": ["women"], "age": ["old"]}, group=group)
-    with pytest.raises(fg.InputError, match=r"the examples none: Examples\(y_true"):
-        by_group({"sex": ["women"], "age": ["old"]}, group=None)
-
-
-def test_groups_that_are_no_column_are_told_so():
-    with pytest.raises(fg.InputError, match=r"group has 0 dimensions. Pass one value for each"):
-        fg.Examples(Y, S, group="women")
-    with pytest.raises(fg.InputError, match="map their names to columns"):
-        fg.Examples(Y, S, group=pd.DataFrame({"sex": SEX, "age": SEX}))
-
-
-def test_text_that_spells_nan_is_a_missing_class():
-    with pytest.raises(fg.PlanError, match="called like a missing value"):
-        fg.MulticlassTask(labels=["cat", "nan"])
-    labels = np.array(NAMES)[KIND].astype(object)
-    labels[:2] = "NaN"
-    with pytest.raises(fg.InputError, match=r"2 of 900 labels are missing"):
-        of_classes(y_true=labels)
-
-
-@pytest.mark.parametrize("label", ["cat\n\nWhat is promised\nAll", "\x1b[2J", " cat", "c" * 201])
-@pytest.mark.parametrize("task", [fg.MulticlassTask, fg.MultilabelTask])
-def test_no_label_can_pass_for_another_part_of_what_officers_read(task, label):
-    with pytest.raises(fg.PlanError, match="labels needs names"):
-        task(labels=["dog", label])
-
-
-def test_a_misspelt_group_is_told_as_such():
+def test_a_misspelt_group_is_told_as_such_and_a_hidden_one_as_hidden():
     result = by_group(["Women", "men"], axis=COARSE)
     told = "no example of Women, so nothing is defined. Rows of no listed group are in 'other'"
     with pytest.raises(fg.UndefinedMetric, match=told):
@@ -738,9 +678,6 @@ def test_a_misspelt_group_is_told_as_such():
         (row,) = frame[frame["group"] == "Women"].to_dict("records")
         assert row["metric"] == "undefined"
         assert told in row["caution"]
-
-
-def test_a_group_that_noise_hides_is_not_one_of_nobody():
     rows = {name: fg.Examples(Y, S, group=SEX) for name in "abc"}
     private = fg.evaluate(rows, groups=["men", "Women"], privacy=fg.DistributedDP(1.0), seed=2)
     assert repr(private.select(group="Women")) == (
@@ -767,27 +704,6 @@ def test_a_map_is_judged_in_sample_on_its_own_part_alone():
     assert [each.in_sample for each in new.slices] == [True, False]
 
 
-def test_the_only_model_of_classes_need_not_be_named():
-    rows = fg.Examples(np.array(NAMES)[KIND], {"new": P3})
-    task = fg.MulticlassTask(labels=NAMES, models=("new",), also=["confusion"])
-    result, plain = fg.evaluate({"a": rows}, task=task, axis=COARSE), of_classes(axis=COARSE)
-    assert result.macro("roc_auc") == plain.macro("roc_auc")
-    assert result.select(label="dog").roc_auc == plain.select(label="dog").roc_auc
-    assert np.array_equal(result.confusion_matrix().counts, plain.confusion_matrix().counts)
-    assert "macro average" in str(result)
-
-
-def test_other_arrays_are_taken_or_told():
-    with pytest.warns(PendingDeprecationWarning):
-        matrix = np.asmatrix(P3)
-    assert of_classes(matrix, axis=COARSE).macro("roc_auc").value > 0.5
-    labels = scipy.sparse.csr_matrix(P3 > 0.5)
-    with pytest.raises(fg.InputError, match=r"y_true is a sparse array. Pass all its values"):
-        fg.Examples(labels, P3)
-    with pytest.raises(fg.InputError, match="y_score has two columns of one name"):
-        of_classes(pd.DataFrame(P3, columns=["cat", "cat", "owl"]))
-
-
 @pytest.mark.parametrize(
     "rows",
     [
@@ -799,12 +715,3 @@ def test_other_arrays_are_taken_or_told():
 def test_whose_rows_do_not_fit_is_told_of_small_clients_too(rows):
     with pytest.raises(fg.InputError, match=r"^client 'b': "):
         fg.evaluate({"a": ([0, 1], [0.2, 0.7]), "b": rows})
-
-
-def test_a_plan_by_hand_may_lack_what_its_task_counts():
-    plan = of_classes(axis=COARSE).plan
-    (sent,) = plan.rounds
-    bare = msgspec.structs.replace(plan, rounds=(msgspec.structs.replace(sent, tables=()),))
-    rows = {"a": fg.Examples(np.array(NAMES)[KIND], P3)}
-    with pytest.raises(fg.InputError, match="the plan does not count this"):
-        fg.evaluate(rows, bare).confusion_matrix()

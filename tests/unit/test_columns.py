@@ -68,14 +68,11 @@ def test_labels_are_read_as_from_objects(column, rows):
     assert from_text.unusable == from_objects.unusable
 
 
-def test_a_word_that_no_row_holds_is_not_taken_for_the_negative_label():
+def test_a_word_that_no_row_holds_is_no_label_and_text_may_spell_numbers():
     column = pa.array(["perhaps", "no", "yes", "no"]).dictionary_encode()
     reader = LabelReader("yes")
     assert reader(Examples(column, np.zeros(4)).select(slice(1, None)).labels).tolist() == [0, 1, 0]
     assert reader.unusable == 0
-
-
-def test_text_that_spells_numbers_is_as_good_as_numbers():
     reader = LabelReader(None)
     assert reader(read_column("y_true", pa.array(["0", "1.0", "True"]))).tolist() == [0, 1, 1]
     assert (reader.missing, reader.unusable) == (0, 0)
@@ -166,7 +163,6 @@ def save(columns, path):
 
 @pytest.fixture(scope="module")
 def expected():
-    """What rows in memory give, by task."""
     return {
         what: evaluate({"a": in_memory(**named)}, task) for what, (named, task) in TASKS.items()
     }

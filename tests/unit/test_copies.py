@@ -105,12 +105,15 @@ def test_axis(axis, copied):
     np.testing.assert_array_equal(again.index(scores), placed)
 
 
-def test_an_axis_that_was_altered_on_the_way_is_refused():
+def test_altered_copies_are_refused_and_another_process_returns_results():
     data = pickle.dumps(fg.Axis.from_edges([0, 0.25, 1]))
     altered = data.replace(np.float64(0.25).tobytes(), np.float64(0.26).tobytes())
     assert altered != data
     with pytest.raises(fg.AxisError, match="altered on the way"):
         pickle.loads(altered)  # noqa: S301
+    with ProcessPoolExecutor(1, mp_context=get_context("forkserver")) as pool:
+        (made,) = pool.map(_evaluate, [16])
+    assert made.record == _evaluate(16).record
 
 
 def test_a_signed_result_stays_signed_and_an_edited_one_edited(copied, tmp_path):
@@ -139,15 +142,8 @@ def _evaluate(bins):
     return fg.evaluate(clients(2, 100), axis=fg.Axis.uniform(bins))
 
 
-def test_another_process_returns_results():
-    with ProcessPoolExecutor(1, mp_context=get_context("forkserver")) as pool:
-        (made,) = pool.map(_evaluate, [16])
-    assert made.record == _evaluate(16).record
-
-
 @pytest.fixture
 def place(tmp_path):
-    """Another disk."""
     (tmp_path / "disk").mkdir()
     return tmp_path / "disk" / "a.head"
 
@@ -160,7 +156,6 @@ def folder(tmp_path):
 
 @pytest.fixture
 def ledger(folder, place):
-    """A ledger with two spends, and a witness."""
     make_ledger(folder).appoint(place)
     made = open_ledger(folder, witness=place)
     for number in (1, 2):
@@ -172,12 +167,19 @@ def head_of(folder):
     return folder / "site.key.head"
 
 
-def test_the_witness_says_what_the_head_says(ledger, folder, place):
+def test_the_witness_says_what_the_head_says(ledger, folder, place, monkeypatch):
     for number in (3, 4):
         spend(ledger, number, 0.5)
         assert place.read_bytes() == head_of(folder).read_bytes()
     assert place.read_text().startswith(f"fedgauge-head/1 {len(ledger.entries())} ")
     assert sorted(os.listdir(place.parent)) == ["a.head", "a.head.lock"]
+
+    def refuse(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "chmod", refuse)  # a stick that knows no modes
+    spend(ledger, 5, 0.5)
+    assert place.read_bytes() == head_of(folder).read_bytes()
 
 
 @pytest.mark.parametrize("lagging", ["witness", "head", "both"])
@@ -210,15 +212,6 @@ def test_the_witness_is_written_between_the_ledger_and_the_head(ledger, folder, 
     assert place.read_bytes() == head_of(folder).read_bytes() != before
 
 
-def test_a_stick_that_knows_no_modes(ledger, place, folder, monkeypatch):
-    def refuse(*_):
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr(os, "chmod", refuse)
-    spend(ledger, 3, 0.5)
-    assert place.read_bytes() == head_of(folder).read_bytes()
-
-
 def test_copies_of_a_site_wait_for_each_other(ledger, folder, place, tmp_path):
     shutil.copytree(folder, tmp_path / "twin")
     twin = open_ledger(tmp_path / "twin", witness=place, timeout=0.05)
@@ -242,7 +235,7 @@ def test_a_witness_that_is_ahead_or_of_another_line(ledger, folder, place, tmp_p
     assert ledger.status(session(6)) == "committed"
 
 
-def test_an_absent_witness_stops_everything(ledger, place):
+def test_an_absent_or_damaged_witness_stops_everything(ledger, place):
     latest = place.read_bytes()
     shutil.rmtree(place.parent)
     every_call_fails(ledger, "out of reach. Mount its disk.*`fedgauge site witness`")
@@ -251,9 +244,6 @@ def test_an_absent_witness_stops_everything(ledger, place):
     assert os.listdir(place.parent) == []
     place.write_bytes(latest)
     assert ledger.status(session(1)) == "committed"
-
-
-def test_a_damaged_witness_or_a_folder_in_its_place(ledger, place):
     for content in (b"", b"\xff", b"fedgauge-head/1 5\n"):
         place.write_bytes(content)
         every_call_fails(ledger, "witness .* is damaged.*take the line `witness` out")
@@ -271,7 +261,9 @@ def test_a_witness_that_a_killed_call_left_is_taken_up(folder, place):
     assert open_ledger(folder, witness=place).status(session(1)) == "committed"
 
 
-def test_files_that_are_no_witness_of_this_ledger_are_left_alone(ledger, place, tmp_path):
+def test_no_witness_of_other_files_or_of_a_ledger_that_is_not_whole(
+    ledger, place, tmp_path, folder
+):
     (tmp_path / "other").mkdir()
     other = make_ledger(tmp_path / "other")
     latest = place.read_bytes()
@@ -282,9 +274,6 @@ def test_files_that_are_no_witness_of_this_ledger_are_left_alone(ledger, place, 
     with pytest.raises(LedgerError, match="is damaged"):
         ledger.appoint(place.parent / "letter")
     assert (place.parent / "letter").read_text() == "precious"
-
-
-def test_no_witness_of_a_ledger_that_is_not_whole(ledger, folder, place):
     shutil.copy(folder / "ledger.sqlite", folder / "old")
     spend(ledger, 3, 0.5)
     (folder / "old").replace(folder / "ledger.sqlite")
@@ -312,8 +301,20 @@ def test_a_witness_for_a_site(site, place):
         add_witness(site.path, place.parent / "other")
 
 
-def test_a_path_in_the_site_file_is_relative_to_it(site, place, monkeypatch):
+def test_a_file_written_by_hand(site, place):
+    edit(site, "\n[policy]", 'witness = ""\n[policy]')
+    with pytest.raises(SiteError, match="witness must be the path of a file"):
+        Site.from_toml(site.path)
+    edit(site, 'witness = ""\n[policy]', "\n[policy]")
+    edit(site, "ledger = ", '"ledger" = ')
+    with pytest.raises(SiteError, match="no line that begins with ledger"):
+        add_witness(site.path, place)
+    assert not place.exists()
+
+
+def test_a_path_in_the_site_file_is_relative_to_it_and_stays(site, place, monkeypatch):
     add_witness(site.path, place)
+    assert name_dataset(site.path, "next").witness_path == place
     edit(site, f'"{place}"', '"../disk/a.head"')
     monkeypatch.chdir("/")
     assert Site.from_toml(site.path).witness_path == site.folder / "../disk/a.head"
@@ -351,23 +352,7 @@ def test_a_site_file_names_no_witness_that_could_not_be_written(site, place, spo
     assert not place.exists()
 
 
-def test_a_file_written_by_hand(site, place):
-    edit(site, "\n[policy]", 'witness = ""\n[policy]')
-    with pytest.raises(SiteError, match="witness must be the path of a file"):
-        Site.from_toml(site.path)
-    edit(site, 'witness = ""\n[policy]', "\n[policy]")
-    edit(site, "ledger = ", '"ledger" = ')
-    with pytest.raises(SiteError, match="no line that begins with ledger"):
-        add_witness(site.path, place)
-    assert not place.exists()
-
-
-def test_other_changes_keep_the_witness(site, place):
-    add_witness(site.path, place)
-    assert name_dataset(site.path, "next").witness_path == place
-
-
-def test_the_commands(site, place):
+def test_the_commands_tell_of_the_witness_and_rename_no_dataset_without_a_ledger(site, place):
     run = commands.run
     assert "none: `fedgauge site witness`" in run("site", "show", "--site", site.path).stdout
     done = run("site", "witness", place, "--site", site.path, columns=200)
@@ -378,6 +363,10 @@ def test_the_commands(site, place):
     done = run("ledger", "show", "--site", site.path)
     assert done.exit_code == 1
     assert "out of reach" in done.stderr
+    before = site.path.read_text()
+    site.ledger_path.unlink()
+    assert commands.run("site", "dataset", "next", "--site", site.path).exit_code == 1
+    assert site.path.read_text() == before
 
 
 def test_every_site_that_has_a_key_has_had_a_ledger(tmp_path, monkeypatch):
@@ -388,10 +377,3 @@ def test_every_site_that_has_a_key_has_had_a_ledger(tmp_path, monkeypatch):
     with pytest.raises(SiteError, match="No space left"):
         create_site(tmp_path, name="a", dataset="d")
     assert Ledger(tmp_path / "ledger.sqlite", head=tmp_path / "site.key.head").entries() == []
-
-
-def test_a_dataset_is_not_renamed_without_a_ledger(site):
-    before = site.path.read_text()
-    site.ledger_path.unlink()
-    assert commands.run("site", "dataset", "next", "--site", site.path).exit_code == 1
-    assert site.path.read_text() == before

@@ -30,7 +30,6 @@ SCORES = np.round(np.random.default_rng(0).beta(2 + 2 * LABELS, 4 - 2 * LABELS),
 
 
 def drawn_from(estimator, bins):
-    """What the estimator makes of the examples."""
     if bins == "exact":
         return from_exact_quantiles(LABELS, SCORES, estimator)
     histogram = ScoreHistogram(Axis.uniform(bins))
@@ -52,16 +51,13 @@ def pr(request):
     return pr_curve(drawn_from(*request.param))
 
 
-def test_roc_passes_through_its_knots(roc):
+def test_roc_passes_through_its_knots_and_is_the_upper_end_of_a_vertical(roc):
     # Where the curve is vertical a knot lies between the two ends of the vertical.
     x = np.clip(roc.fpr, 0, 1)
     assert np.all(roc(x) >= roc.tpr - 1e-6)
     assert np.all(roc.path.at(x, side="start") <= roc.tpr + 1e-6)
     assert roc.thresholds[0] == np.inf
     assert np.all(np.diff(roc.thresholds) < 0)
-
-
-def test_roc_is_the_upper_end_of_a_vertical(roc):
     just_right = np.append(np.clip(roc.fpr[:-1], 0, 1) + 1e-13, 1.0)
     np.testing.assert_allclose(roc(np.clip(roc.fpr, 0, 1)), roc(just_right), atol=1e-4)
 
@@ -113,16 +109,12 @@ def test_combine_differs_from_separate_between_the_ends():
 
 
 @pytest.mark.parametrize("make", [exact_roc_curve, exact_pr_curve])
-@pytest.mark.parametrize("x", [-1e-9, 1.000001, [0.5, 2], np.nan, np.inf, -np.inf])
-def test_callable_refuses_what_is_no_rate(make, x):
-    with pytest.raises(InputError, match="between 0 and 1"):
-        make(LABELS, SCORES)(x)
-
-
-def test_exact_roc_is_straight_between_knots():
-    roc = exact_roc_curve(LABELS, SCORES)
-    x = np.random.default_rng(1).uniform(0, 1, 500)
-    np.testing.assert_allclose(roc(x), np.interp(x, roc.fpr, roc.tpr), atol=1e-12)
+def test_curves_refuse_what_is_no_rate_and_both_zeros_are_one_score(make):
+    for x in (-1e-9, 1.000001, [0.5, 2], np.nan, np.inf, -np.inf):
+        with pytest.raises(InputError, match="between 0 and 1"):
+            make(LABELS, SCORES)(x)
+    found, expected = make([0, 1], [0.0, -0.0]), make([0, 1], [0.0, 0.0])
+    np.testing.assert_array_equal(found.thresholds, expected.thresholds)
 
 
 def test_exact_pr_is_the_precision_of_the_highest_threshold_that_reaches_a_recall():
@@ -133,58 +125,34 @@ def test_exact_pr_is_the_precision_of_the_highest_threshold_that_reaches_a_recal
             if LABELS[flagged].sum() >= 40 * recall - 1e-9:
                 break
         assert pr(recall) == pytest.approx(LABELS[flagged].mean(), abs=1e-12)
-
-
-def test_exact_pr_at_recall_zero_is_the_precision_of_the_highest_score():
     assert exact_pr_curve([0, 1, 1], [0.9, 0.5, 0.1])(0.0) == 0
     assert exact_pr_curve([1, 0, 1], [0.9, 0.9, 0.1])(0.0) == 0.5
 
 
 @pytest.mark.parametrize("make", [exact_roc_curve, exact_pr_curve])
-@pytest.mark.parametrize(
-    ("labels", "positive"),
-    [
-        (["n", "y", "n", "y"], "y"),
-        ([2, 7, 2, 7], 7),
-        ([False, True, False, True], None),
-        ([0.0, 1.0, 0.0, 1.0], None),
-        ([1, 0, 1, 0], 0),
-    ],
-)
-def test_exact_curves_read_any_two_labels(make, labels, positive):
+def test_exact_curves_read_any_two_labels(make):
     scores = [0.3, 0.7, 0.5, 0.4]
-    for found, expected in zip(
-        make(labels, scores, positive=positive), make([0, 1, 0, 1], scores), strict=True
+    expected = make([0, 1, 0, 1], scores)
+    for labels, positive in (
+        *((["n", "y", "n", "y"], "y"), ([2, 7, 2, 7], 7), ([1, 0, 1, 0], 0)),
+        *(([False, True, False, True], None), ([0.0, 1.0, 0.0, 1.0], None)),
     ):
-        np.testing.assert_array_equal(found, expected)
+        for found, column in zip(make(labels, scores, positive=positive), expected, strict=True):
+            np.testing.assert_array_equal(found, column)
 
 
 @pytest.mark.parametrize("make", [exact_roc_curve, exact_pr_curve])
-@pytest.mark.parametrize(
-    ("labels", "scores", "error", "told"),
-    [
-        ([0, 1], [0.1, np.nan], InputError, None),
-        ([0, 1], [0.1, np.inf], InputError, None),
-        ([0, 1, 2], [0.1, 0.2, 0.3], InputError, None),
-        ([0, 1, None], [0.1, 0.2, 0.3], InputError, None),
-        ([0, 1], [0.1], InputError, None),
-        ([[0, 1]], [[0.1, 0.2]], InputError, None),
-        ([[0, 1], [1, 1]], [0.1, 0.2], InputError, None),
-        ([0, 1], ["a", "b"], InputError, None),
-        ([1, 1], [0.1, 0.2], UndefinedMetric, "negative"),
-        ([0, 0], [0.1, 0.2], UndefinedMetric, "positive"),
-        (np.array([], dtype=int), np.array([]), UndefinedMetric, None),
-    ],
-)
-def test_exact_curves_refuse_what_they_cannot_measure(make, labels, scores, error, told):
-    with pytest.raises(error, match=told):
-        make(labels, scores)
-
-
-@pytest.mark.parametrize("make", [exact_roc_curve, exact_pr_curve])
-def test_both_zeros_are_one_score(make):
-    found, expected = make([0, 1], [0.0, -0.0]), make([0, 1], [0.0, 0.0])
-    np.testing.assert_array_equal(found.thresholds, expected.thresholds)
+def test_exact_curves_refuse_what_they_cannot_measure(make):
+    for labels, scores in (
+        *(([0, 1], [0.1, np.nan]), ([0, 1], [0.1, np.inf]), ([0, 1], [0.1]), ([0, 1], ["a", "b"])),
+        *(([0, 1, odd], [0.1, 0.2, 0.3]) for odd in (2, None)),
+        *(([[0, 1]], [[0.1, 0.2]]), ([[0, 1], [1, 1]], [0.1, 0.2])),
+    ):
+        with pytest.raises(InputError):
+            make(labels, scores)
+    for labels, told in (([1, 1], "negative"), ([0, 0], "positive"), (np.zeros(0, int), None)):
+        with pytest.raises(UndefinedMetric, match=told):
+            make(labels, np.arange(len(labels)) / 10)
 
 
 def test_curves_are_frozen_and_short_to_print():
@@ -211,16 +179,8 @@ def test_a_curve_gives_what_it_is_given(kind):
 
 
 TINY = [
-    [[1], [1]],
-    [[2], [2]],
-    [[3], [3]],
-    [[1], [4]],
-    [[1, 1], [1, 1]],
-    [[0, 2], [2, 1]],
-    [[2, 1], [0, 3]],
-    [[1, 0, 2], [1, 2, 1]],
-    [[1, 1, 1], [1, 1, 1]],
-    [[0, 0, 1], [1, 0, 0]],
+    *([[1], [1]], [[2], [2]], [[3], [3]], [[1], [4]], [[1, 1], [1, 1]], [[0, 2], [2, 1]]),
+    *([[2, 1], [0, 3]], [[1, 0, 2], [1, 2, 1]], [[1, 1, 1], [1, 1, 1]], [[0, 0, 1], [1, 0, 0]]),
 ]
 
 
@@ -288,29 +248,17 @@ def test_examples_one_by_one_are_the_mean_over_all_orders(counts):
     assert precision_one_by_one(np.array(counts, dtype=float)) == pytest.approx(expected, abs=1e-14)
 
 
-@pytest.mark.parametrize("counts", TINY)
-def test_known_values_have_one_arrangement(counts):
-    counts = np.array(counts)
-    axis = Axis.from_values(range(counts.shape[1]))
-    groups = [(int(n), int(p)) for n, p in counts.T[::-1]]
-    for metric, value_of in ((roc_auc, auc_of), (average_precision, ap_of)):
-        found = measure(metric, counts, axis=axis)
-        expected = float(value_of(groups))
-        assert found == pytest.approx((expected, expected, expected), abs=1e-12)
-
-
-@pytest.mark.parametrize(
-    "counts",
-    [
+def test_bounds_of_separated_bins_and_of_a_rest_of_rounding_do_not_cross():
+    """Repaired counts can leave 4e-16 of a positive in a bin of some negatives."""
+    for counts in (
         [[0, 2], [1, 0]],
         [[0, 3, 2], [1, 0, 0]],
         [[1, 0, 1, 0, 0], [0, 1, 0, 1, 3]],
         [[2_000_000, 0, 2_000_000], [0, 1, 0]],
-    ],
-)
-def test_bounds_of_separated_bins_do_not_cross(counts):
-    found = measure(average_precision, counts)
-    assert found.lowest <= found.value <= found.highest
+        [[300.0, 4.0], [2.0, 2.0**-51]],
+    ):
+        found = measure(average_precision, counts)
+        assert 0.0 <= found.lowest <= found.value <= found.highest <= 1.0
 
 
 @pytest.mark.parametrize("metric", [roc_auc, average_precision])
@@ -322,13 +270,13 @@ def test_separated_bins_leave_no_doubt_and_one_bin_leaves_almost_all(metric):
     assert found.value == pytest.approx(0.5 if metric is roc_auc else 1 / 1001, abs=1e-12)
 
 
-@pytest.mark.parametrize("axis", [Axis.uniform(2), Axis.from_values([0, 1])], ids=repr)
 @pytest.mark.parametrize("metric", ["roc_auc", "average_precision", "auprg", "ks_statistic"])
-@pytest.mark.parametrize(("label", "absent"), [(1, "negative"), (0, "positive")])
-def test_a_metric_needs_both_classes(metric, label, absent, axis):
-    result = fg.evaluate({"a": ([label] * 3, [0, 1, 1])}, axis=axis)
-    with pytest.raises(UndefinedMetric, match=absent):
-        getattr(result, metric)
+def test_a_metric_needs_both_classes(metric):
+    for axis in (Axis.uniform(2), Axis.from_values([0, 1])):
+        for label, absent in ((1, "negative"), (0, "positive")):
+            result = fg.evaluate({"a": ([label] * 3, [0, 1, 1])}, axis=axis)
+            with pytest.raises(UndefinedMetric, match=absent):
+                getattr(result, metric)
 
 
 @pytest.mark.parametrize("negatives", [10**3, 10**6, 10**9, 10**12])
@@ -364,9 +312,3 @@ def test_an_estimate_says_how_far_binning_can_move_it():
     assert float(found) == found.value
     assert found.low < low < high < found.high
     assert found.level == 0.95
-
-
-def test_a_rest_of_rounding_among_the_highest_scores():
-    """Repaired counts can leave 4e-16 of a positive in a bin of some negatives."""
-    found = measure(average_precision, [[300.0, 4.0], [2.0, 2.0**-51]])
-    assert 0.0 <= found.lowest <= found.highest <= 1.0

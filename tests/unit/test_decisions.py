@@ -52,7 +52,7 @@ def test_between_edges_bounds_come_from_both_sides(result):
     assert inside.value == pytest.approx(0.5 * (below + above), abs=0.004)
 
 
-def test_a_threshold_is_a_risk(result):
+def test_a_threshold_is_a_risk_and_scores_must_be_probabilities(result):
     for threshold in (0.0, 1.0, -0.1, math.nan, math.inf, True, "0.2", None):
         with pytest.raises(fg.InputError, match="must lie between 0 and 1"):
             result.net_benefit(threshold)
@@ -64,9 +64,6 @@ def test_a_threshold_is_a_risk(result):
     np.testing.assert_array_equal(result.decision_curve((0.3, 0.1, 0.3)).thresholds, [0.1, 0.3])
     points = result.threshold_table([0.25])
     assert result.decision_curve(points).thresholds[0] == 0.25
-
-
-def test_scores_must_be_probabilities():
     result = fg.evaluate({"a": ([0, 1], [-1.0, 2.0])}, axis=Axis.uniform(10, -5, 5))
     for ask in (lambda: result.net_benefit(0.2), result.decision_curve):
         with pytest.raises(fg.UndefinedMetric, match="net benefits need probabilities"):
@@ -84,9 +81,6 @@ def test_usual_thresholds_are_edges_near_hundredths_and_finer_where_positives_ar
     thresholds = rare.decision_curve().thresholds
     assert np.count_nonzero(thresholds < 0.009) >= 20
     assert 0 < thresholds[0] < 0.001
-
-
-def test_usual_thresholds_of_known_values_and_of_clipped_axes():
     labels, scores = [0, 1, 0, 1], [0.2, 0.2, 0.8, 0.8]
     known = fg.evaluate({"a": (labels, scores)}, axis=Axis.from_values([0.2, 0.8]))
     assert len(known.decision_curve().thresholds) >= 99
@@ -96,7 +90,7 @@ def test_usual_thresholds_of_known_values_and_of_clipped_axes():
     assert len(single.decision_curve().thresholds) >= 99
 
 
-def test_difference_to_treating_everybody_is_exact(result):
+def test_the_difference_to_treating_everybody_is_exact_and_has_an_interval_of_its_own(result):
     curve = result.decision_curve()
     np.testing.assert_allclose(
         curve.advantage, curve.net_benefit - np.maximum(curve.treat_all, 0.0), atol=1e-12
@@ -108,10 +102,6 @@ def test_difference_to_treating_everybody_is_exact(result):
     ):
         assert np.all(low <= value)
         assert np.all(value <= high)
-
-
-def test_the_difference_has_an_interval_of_its_own(result):
-    """At a low threshold hardly anybody is spared: far less is open than about either benefit."""
     curve = result.decision_curve([0.05])
     of_difference = curve.advantage_high - curve.advantage_low
     assert of_difference < 0.5 * (curve.high - curve.low)
@@ -119,7 +109,7 @@ def test_the_difference_has_an_interval_of_its_own(result):
     assert curve.advantage_low > 0
 
 
-def test_useful_ranges(result):
+def test_useful_ranges_with_gaps_and_of_a_model_without_skill(result):
     curve = result.decision_curve()
     sure, likely = curve.useful, curve.likely_useful
     for ranges, holds in ((sure, curve.advantage_low > 0), (likely, curve.advantage > 0)):
@@ -130,9 +120,6 @@ def test_useful_ranges(result):
     assert sure[-1].high < likely[-1].high
     few = result.decision_curve([0.2, 0.4])
     assert repr(few) == "<DecisionCurve at 2 thresholds: useful 0.2 to 0.4>"
-
-
-def test_ranges_with_a_gap_and_of_a_model_without_skill():
     thresholds = np.arange(1, 10) / 10
     low = np.array([1, 1, -1, 1, -1, -1, 1, 1, 1.0])
     several = fg.DecisionCurve(thresholds, *[low] * 9, level=0.95)
@@ -145,23 +132,19 @@ def test_ranges_with_a_gap_and_of_a_model_without_skill():
     assert repr(curve).endswith("useful nowhere>")
 
 
-def test_intervals_of_nothing_flagged_and_of_two_outcomes():
-    """A normal interval around 0 would have no width; of two outcomes alone it is Wilson's."""
-    span = benefit_of_model(0.5).interval(counted(0, 0, 10, 90), 1.96, sampling=True)
-    assert -0.05 < span.low < 0 < span.high < 0.05
-    everybody = Worth(1.0, Outcomes(tp=1, fn=1), 1.0, Outcomes(fp=1, tn=1))
-    span = everybody.interval(counted(20, 30, 10, 40), 1.96, sampling=True)
-    share = fg.AtThreshold.prevalence.formula.interval(counted(20, 30, 10, 40), 1.96, sampling=True)
-    assert span == pytest.approx([2 * end - 1 for end in share], abs=1e-9)
-
-
-def test_ends_are_where_the_test_just_rejects():
+def test_intervals_end_where_the_test_just_rejects():
     """With equal worths as Tango 1998 has it: what is likeliest at the end decides its variance."""
     span = benefit_of_model(0.5).interval(counted(12, 1, 2, 29), 1.959964, sampling=True)
     for end in span:
         p, q = likeliest(12, 1, 44, 1.0, end)
         assert (11 - 44 * end) ** 2 == pytest.approx(1.959964**2 * 44 * (p + q - end**2), rel=1e-6)
     assert span.low < 11 / 44 < span.high
+    span = benefit_of_model(0.5).interval(counted(0, 0, 10, 90), 1.96, sampling=True)
+    assert -0.05 < span.low < 0 < span.high < 0.05
+    everybody = Worth(1.0, Outcomes(tp=1, fn=1), 1.0, Outcomes(fp=1, tn=1))
+    span = everybody.interval(counted(20, 30, 10, 40), 1.96, sampling=True)
+    share = fg.AtThreshold.prevalence.formula.interval(counted(20, 30, 10, 40), 1.96, sampling=True)
+    assert span == pytest.approx([2 * end - 1 for end in share], abs=1e-9)
 
 
 @pytest.mark.parametrize("odds", [0.05, 1.0, 19.0])

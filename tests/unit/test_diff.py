@@ -23,7 +23,7 @@ def result(seed=0, signal=1.5, **options):
 MAY, JUNE = result(), result(seed=1, signal=1.0)
 
 
-def test_values_are_those_of_the_first_less_those_of_the_second():
+def test_values_and_deviations_are_those_of_both_results():
     found = fg.diff(JUNE, MAY)
     for name in ("roc_auc", "average_precision", "brier_score", "log_loss", "calibration_slope"):
         expected = getattr(JUNE, name).value - getattr(MAY, name).value
@@ -34,9 +34,6 @@ def test_values_are_those_of_the_first_less_those_of_the_second():
     )
     share = JUNE.positives / JUNE.examples - MAY.positives / MAY.examples
     assert found.prevalence.value == pytest.approx(share)
-
-
-def test_of_different_rows_deviations_add_in_squares_of_overlapping_ones_in_full():
     apart, over = fg.diff(JUNE, MAY), fg.diff(JUNE, MAY, rows="overlapping")
     one, other = (each.roc_auc.parts["sampling"] for each in (JUNE, MAY))
     assert apart.roc_auc.parts["sampling"] == pytest.approx(math.hypot(one, other))
@@ -47,15 +44,7 @@ def test_of_different_rows_deviations_add_in_squares_of_overlapping_ones_in_full
     assert apart.basis in str(apart)
 
 
-def test_the_same_counts_read_through_a_map_are_of_the_same_rows():
-    found = fg.diff(MAY.with_calibrator(JUNE.calibrator("beta")), MAY)
-    assert found.overlapping
-    assert "same counts" in found.basis
-    assert any("maps" in note for note in found.notes)
-    assert fg.diff(JUNE.at_level(0.8), MAY).roc_auc.level == 0.8
-
-
-def test_noise_is_kept_and_what_differs_is_noted():
+def test_what_differs_and_what_is_the_same_is_noted():
     noisy = result(seed=2, privacy=fg.DistributedDP(epsilon=1.0))
     found = fg.diff(MAY, noisy)
     assert found.roc_auc.parts["noise"] == pytest.approx(noisy.roc_auc.parts["noise"])
@@ -65,6 +54,11 @@ def test_noise_is_kept_and_what_differs_is_noted():
     assert "axes differ" in notes
     assert "2 clients took part in one, 1 in the other" in notes
     assert not fg.diff(MAY, JUNE).notes
+    found = fg.diff(MAY.with_calibrator(JUNE.calibrator("beta")), MAY)
+    assert found.overlapping
+    assert "same counts" in found.basis
+    assert any("maps" in note for note in found.notes)
+    assert fg.diff(JUNE.at_level(0.8), MAY).roc_auc.level == 0.8
 
 
 def grouped(names, seed=0, **options):
@@ -124,7 +118,7 @@ def test_other_tasks_are_refused_and_a_class_of_one_may_be_the_other():
 def test_what_cannot_be_compared_is_refused():
     sick, well = (fg.evaluate({"a": (["s", "w"], [0.9, 0.1])}, positive=p) for p in "sw")
     one, same = (grouped(["x", "y"]).select(group="x") for _ in range(2))
-    for first, second, rows, told in (
+    for first, second, which, told in (
         (MAY, MAY, "different", "same result"),
         (MAY, "may.json", "different", "got str"),
         (MAY, JUNE, "paired", "'different' or 'overlapping'"),
@@ -132,10 +126,7 @@ def test_what_cannot_be_compared_is_refused():
         (one, same, "different", "same result"),
     ):
         with pytest.raises(fg.InputError, match=told):
-            fg.diff(first, second, rows=rows)
-
-
-def test_results_of_other_models_have_nothing_in_common():
+            fg.diff(first, second, rows=which)
     y, s = rows()
     one, other = (
         fg.evaluate({"a": fg.Examples(y, dict.fromkeys(names, s))}, models=list(names))

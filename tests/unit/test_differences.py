@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 from plans import plan_for
-from sklearn.metrics import average_precision_score, brier_score_loss, roc_auc_score
+from sklearn.metrics import brier_score_loss, roc_auc_score
 
 import fedgauge as fg
 from fedgauge import Axis, ScoreHistogram
@@ -52,16 +52,13 @@ def estimate(value, low, high, bounds=None, **parts):
     return Estimate(value, bounds or (value, value), low, high, 0.95, parts)
 
 
-def test_a_gap_of_rates_is_newcombes():
+def test_a_gap_of_estimates_is_newcombes_and_adds_what_binning_allows_in_full():
     """Newcombe 1998, table II, example (a): 56/70 against 48/80 by method 10: 0.0524 to 0.3339."""
     first = fg.evaluate({"a": ([1] * 70 + [0], [0.9] * 56 + [0.1] * 15)}).at_threshold(0.5).recall
     second = fg.evaluate({"a": ([1] * 80 + [0], [0.9] * 48 + [0.1] * 33)}).at_threshold(0.5).recall
     found = gap(first, second)
     assert found.value == pytest.approx(0.2)
     assert found.interval == pytest.approx((0.0524, 0.3339), abs=5e-5)
-
-
-def test_what_binning_allows_adds_up_in_full():
     wide = estimate(0.5, 0.3, 0.7, (0.4, 0.6), binning=0.1, sampling=0.05)
     found = gap(wide, wide)
     assert found.bounds == pytest.approx((-0.2, 0.2))
@@ -70,7 +67,7 @@ def test_what_binning_allows_adds_up_in_full():
     assert found.parts["sampling"] == pytest.approx(math.hypot(0.05, 0.05))
 
 
-def test_under_noise_and_where_binning_is_no_bound_distances_add_in_squares():
+def test_distances_add_in_squares_under_noise_and_both_ends_are_kept():
     noisy = estimate(0.5, 0.3, 0.7, (0.4, 0.6), noise=0.05, sampling=0.05)
     beyond = estimate(0.5, 0.3, 0.7, (0.1, 0.9), binning=0.4, sampling=0.05)
     for each in (noisy, beyond):
@@ -79,9 +76,6 @@ def test_under_noise_and_where_binning_is_no_bound_distances_add_in_squares():
     assert gap(unbounded, unbounded).bounds == (-math.inf, math.inf)
     assert level_of_each(0.95, 1) == 0.95  # levels of several add up
     assert 45 * (1 - level_of_each(0.95, 45)) == pytest.approx(0.05)
-
-
-def test_both_ends_of_an_exact_and_a_noisy_estimate_are_kept():
     exact = estimate(0.5, 0.3, 0.7, (0.4, 0.6), binning=0.1, sampling=0.05)
     noisy = estimate(0.5, 0.2, 0.8, (0.3, 0.7), noise=0.1, sampling=0.1)
     one, other = gap(exact, noisy), gap(noisy, exact)
@@ -123,31 +117,6 @@ def test_gaps_are_differences_of_what_rows_give(metric, at, of):
     assert rest["men"].difference.value == pytest.approx(expected, abs=1e-3)
 
 
-@pytest.mark.parametrize("digits", [None, 2])
-def test_gaps_on_fine_bins_are_those_of_rows(digits):
-    """Of smooth scores to 1e-5, of rounded ones exactly."""
-    rng = np.random.default_rng(8)
-    y, women = rng.random(20_000) < 0.4, rng.random(20_000) < 0.5
-    s = 1.0 / (1.0 + np.exp(-rng.normal(1.5 * y - 0.7 + 0.2 * women, 1.0)))
-    s = s if digits is None else np.round(s, digits)
-    rows = fg.Examples(y, s, group=np.where(women, "women", "men"))
-    result = fg.evaluate({"all": rows}, groups=["women", "men"], axis=fg.Axis.uniform(4096))
-    close = 1e-5 if digits is None else 1e-12
-    for metric, at, of in (
-        ("recall", 0.5, lambda y, s: np.mean(s[y] >= 0.5)),
-        ("precision", 0.5, lambda y, s: np.mean(y[s >= 0.5])),
-        ("roc_auc", None, roc_auc_score),
-        ("average_precision", None, average_precision_score),
-    ):
-        (pair,) = result.gaps(metric, at=at).pairs
-        expected = of(y[women], s[women]) - of(y[~women], s[~women])
-        assert pair.difference.value == pytest.approx(expected, abs=close)
-    (pair,) = result.gaps("xauc").pairs
-    crossed = [y & women | ~y & ~women, y & ~women | ~y & women]
-    first, second = (roc_auc_score(y[each], s[each]) for each in crossed)
-    assert pair.difference.value == pytest.approx(first - second, abs=close)
-
-
 def masks():
     return {"women": SEX == "women", "men": SEX == "men", "other": SEX == "unknown"}
 
@@ -166,20 +135,24 @@ def test_xauc_ranks_positives_of_one_group_among_negatives_of_another():
     assert alone == pytest.approx(brute_xauc(S[~rest & Y], S[rest & ~Y]), abs=1e-3)
 
 
-def test_groups_are_those_of_the_selected_model():
+def test_groups_are_those_of_the_selected_model_and_map():
     rows = {"a": fg.Examples(Y, {"new": S, "old": 1 - S}, group=SEX)}
     result = fg.evaluate(
         rows, task=fg.BinaryTask(groups={"sex": ["women", "men"]}, models=("new", "old"))
     )
     new, old = (result.select(model=m).gaps("roc_auc").pairs[0] for m in ("new", "old"))
     assert new.difference.value == pytest.approx(-old.difference.value, abs=1e-3)
+    calibrator = RESULT.calibrator("beta")
+    mapped = RESULT.with_calibrator(calibrator)
+    of = mapped.gaps("calibration_in_the_large").groups["women"]
+    assert of == mapped.select(group="women").calibration_in_the_large
 
 
 def pairs(gaps):
     return [(each.group, each.against) for each in gaps.pairs]
 
 
-def test_listed_groups_are_compared_unless_a_reference_is_named():
+def test_listed_groups_of_one_grouping_are_compared_unless_a_reference_is_named():
     assert pairs(RESULT.gaps("recall", at=0.5)) == [("women", "men")]
     assert pairs(RESULT.gaps("recall", at=0.5, against="men")) == [("women", "men")]
     found = RESULT.gaps("recall", at=0.5, against="other")
@@ -187,9 +160,6 @@ def test_listed_groups_are_compared_unless_a_reference_is_named():
     assert found.compared == 2
     one = evaluate(["women"]).gaps("recall", at=0.5)
     assert pairs(one) == [("women", "other")]
-
-
-def test_groups_of_one_grouping_are_compared_among_themselves():
     both = {"sex": ["women", "men"], "age": ["young", "old"]}
     apart = evaluate(both, {"sex": SEX, "age": AGE})
     found = apart.gaps("recall", at=0.5)
@@ -263,13 +233,6 @@ def test_under_noise_intervals_are_wider():
     assert noisy.high - noisy.low > exact.high - exact.low
 
 
-def test_a_map_moves_scores_of_groups_too():
-    calibrator = RESULT.calibrator("beta")
-    mapped = RESULT.with_calibrator(calibrator)
-    of = mapped.gaps("calibration_in_the_large").groups["women"]
-    assert of == mapped.select(group="women").calibration_in_the_large
-
-
 def test_gaps_print_and_become_frames():
     gaps = RESULT.gaps("recall", at=0.5)
     title, *lines = str(gaps).splitlines()
@@ -306,6 +269,28 @@ def test_frames_of_slices_have_a_column_for_what_there_is():
 NAN, INF = float("nan"), float("inf")
 
 
+OF_DISTRIBUTED = {
+    r"polya.*takes no delta.*skellam": [{"delta": delta} for delta in (1e-6, 0.0, 0.5)],
+    "delta": [
+        {"delta": delta, "noise": noise}
+        for noise in ("skellam", "discrete-gaussian")
+        for delta in (None, 0, 0.0, 1, 1.0, -1e-6, 2.0, NAN, INF, "1e-6", True)
+    ],
+    "noise must be one of .*discrete-gaussian": [{"noise": "laplace"}, {"noise": None}],
+    "unit must be one of .*subject": [{"unit": "row"}, {"unit": 1}],
+    "neighbours must be one of .*replace-one": [
+        {"neighbours": given} for given in ("zero-out", ["add-remove"])
+    ],
+    "max_per_unit": [
+        {"unit": unit, "max_per_unit": cap}
+        for unit in ("subject", "client")
+        for cap in (0, -1, 10**30, True, 1.0, 2.5, "2", None, NAN)
+    ],
+    "one row": [{"max_per_unit": 2}],
+}
+CLIPPING = Axis.uniform(4, outside="clip")
+
+
 @pytest.mark.parametrize(
     ("make", "told"),
     [
@@ -314,55 +299,21 @@ NAN, INF = float("nan"), float("inf")
             for e in (0, 0.0, -1, -0.5, NAN, INF, -INF, "1", None, [1.0], 1j, True)
         ),
         *(
-            (lambda d=d: DistributedDP(1.0, d), r"polya.*takes no delta.*skellam")
-            for d in (1e-6, 0.0, 0.5)
+            (lambda options=options: DistributedDP(1.0, **options), told)
+            for told, all_of_it in OF_DISTRIBUTED.items()
+            for options in all_of_it
         ),
-        *(
-            (lambda n=n, d=d: DistributedDP(1.0, d, noise=n), "delta")
-            for n in ("skellam", "discrete-gaussian")
-            for d in (None, 0, 0.0, 1, 1.0, -1e-6, 2.0, NAN, INF, "1e-6", True)
-        ),
-        *(
-            (
-                lambda name=name, value=value: DistributedDP(1.0, **{name: value}),
-                rf"{name} must be one of .*{choice}",
-            )
-            for name, value, choice in (
-                ("noise", "laplace", "discrete-gaussian"),
-                ("noise", None, "polya"),
-                ("unit", "row", "subject"),
-                ("unit", 1, "client"),
-                ("neighbours", "zero-out", "replace-one"),
-                ("neighbours", ["add-remove"], "add-remove"),
-            )
-        ),
-        *(
-            (lambda u=u, cap=cap: DistributedDP(1.0, unit=u, max_per_unit=cap), "max_per_unit")
-            for u in ("subject", "client")
-            for cap in (0, -1, 10**30, True, 1.0, 2.5, "2", None, NAN)
-        ),
-        (lambda: DistributedDP(1.0, max_per_unit=2), "one row"),
         *(
             (lambda name=name, value=value: Cohort(**{name: value}), name)
             for name in ("min_survivors", "max_colluding")
             for value in (1.5, "3", True, None, -1)
         ),
         (lambda: Cohort(min_survivors=0), "min_survivors"),
-        (
-            lambda: EvaluationPlan.for_histogram(
-                Axis.uniform(4), Cohort(), privacy=DistributedDP(1.0)
-            ),
-            "leak",
-        ),
-        (
-            lambda: DistributedDP(1.0).state(None, draws=[], claim="simulated"),
-            "noise comes from a cohort",
-        ),
+        (lambda: plan_for(DistributedDP(1.0), bins=4, outside="refuse"), "leak"),
+        (lambda: DistributedDP(1.0).state(None, draws=[], claim="simulated"), "noise comes from a"),
         *(
             (
-                lambda model=model: EvaluationPlan.for_reports(
-                    Axis.uniform(4, outside="clip"), model
-                ),
+                lambda model=model: EvaluationPlan.for_reports(CLIPPING, model),
                 f"{model.kind} sends no reports",
             )
             for model in (SecureAggregation(), DistributedDP(1.0))
@@ -374,16 +325,13 @@ def test_what_promises_nothing_is_refused(make, told):
         make()
 
 
-def test_usual_parameters_pass_quietly():
+def test_usual_parameters_pass_quietly_and_an_absurd_epsilon_warns_at_the_caller():
     for epsilon in (1, 1e-3, 20, np.float64(0.5)):
         assert DistributedDP(epsilon).epsilon == epsilon
     for noise in ("skellam", "discrete-gaussian"):
         assert DistributedDP(1.0, 1e-6, noise=noise).delta == 1e-6
     assert DistributedDP(1.0, max_per_unit=1).max_per_unit == 1
     assert Cohort(np.int64(4), np.int64(0)) == Cohort(min_survivors=4, max_colluding=0)
-
-
-def test_an_absurd_epsilon_warns_at_the_caller():
     for epsilon in (20.1, 50.0, 1e6):
         with pytest.warns(PrivacyWarning, match="protects nobody") as caught:
             DistributedDP(epsilon)
@@ -423,9 +371,8 @@ def node_counts(tree, rows):
 
 
 @pytest.mark.parametrize("tree", [(2,), (3,), (2, 2), (4, 2), (2, 2, 2)])
-@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 @pytest.mark.parametrize(("unit", "cap"), [("example", 1), ("subject", 2), ("client", 3)])
-def test_sensitivity_is_the_largest_change_of_all_counts(tree, unit, cap, neighbours):
+def test_sensitivity_is_the_largest_change_of_all_counts(tree, unit, cap):
     rows = list(itertools.product((0, 1), range(math.prod(tree))))
     if cap == 3:
         rows = rows[:3] + rows[-3:]
@@ -434,13 +381,14 @@ def test_sensitivity_is_the_largest_change_of_all_counts(tree, unit, cap, neighb
         for size in range(cap + 1)
         for held in itertools.combinations_with_replacement(rows, size)
     ]
-    others = [units[0]] if neighbours == "add-remove" else units
-    changes = np.array(units)[:, None] - np.array(others)
-    spec = DistributedDP(1.0, unit=unit, max_per_unit=cap, neighbours=neighbours)
-    sensitivity = spec.sensitivity(levels=len(tree))
-    assert sensitivity.l1 == np.abs(changes).sum(axis=2).max()
-    assert sensitivity.l2 == pytest.approx(np.sqrt((changes**2).sum(axis=2).max()), rel=1e-12)
-    assert spec.level_sensitivity * len(tree) == sensitivity.l1
+    for neighbours, others in (("add-remove", [units[0]]), ("replace-one", units)):
+        changes = np.array(units)[:, None] - np.array(others)
+        spec = DistributedDP(1.0, unit=unit, max_per_unit=cap, neighbours=neighbours)
+        sensitivity = spec.sensitivity(levels=len(tree))
+        assert sensitivity.l1 == np.abs(changes).sum(axis=2).max()
+        most = np.sqrt((changes**2).sum(axis=2).max())
+        assert sensitivity.l2 == pytest.approx(most, rel=1e-12)
+        assert spec.level_sensitivity * len(tree) == sensitivity.l1
 
 
 EVERY_MODEL = (

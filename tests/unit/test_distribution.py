@@ -32,7 +32,6 @@ estimators = pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
 
 
 def path_ends(d):
-    """Rates at the start of every piece and at its end."""
     at_start = np.vstack([d.fpr_pieces[-1], d.tpr_pieces[-1]])
     at_end = np.vstack([horner(d.fpr_pieces, d.width), horner(d.tpr_pieces, d.width)])
     return at_start, at_end
@@ -81,15 +80,11 @@ def test_a_path_joins_and_leads_from_nobody_to_everybody(estimator):
     assert len(d.thresholds) == len(d.fpr) == len(d.tpr)
     assert (d.fpr[0], d.tpr[0], d.fpr[-1], d.tpr[-1]) == (0, 0, 1, 1)
     assert (d.negatives, d.positives) == (11, 10)
-
-
-@estimators
-@pytest.mark.parametrize("row", [0, 1])
-def test_one_class_has_no_distribution(estimator, row):
-    counts = COUNTS.copy()
-    counts[row] = 0
-    with pytest.raises(UndefinedMetric, match=["negative", "positive"][row]):
-        estimate(Axis.uniform(8), counts, estimator)
+    for row, missing in enumerate(("negative", "positive")):
+        counts = COUNTS.copy()
+        counts[row] = 0
+        with pytest.raises(UndefinedMetric, match=missing):
+            estimate(Axis.uniform(8), counts, estimator)
 
 
 @pytest.mark.parametrize("interpolation", ["pchip", "linear"])
@@ -109,23 +104,6 @@ def test_known_values_are_joined_straight_and_step(outside):
     assert not d.fpr_pieces[:2].any()
 
 
-@pytest.mark.parametrize("interpolation", ["pchip", "linear"])
-@pytest.mark.parametrize("quantiles", [2, 3, 7, 32])
-@pytest.mark.parametrize("seed", range(4))
-def test_quantiles_are_left_edges_joined_at_their_mean_level(seed, quantiles, interpolation):
-    rng = np.random.default_rng(seed)
-    axis = Axis.uniform(12)
-    counts = rng.multinomial([97, 41], rng.dirichlet(np.ones(12), size=2))
-    counts[:, rng.integers(1, 12, 3)] = 0
-    counts[:, 11] += 1  # no class in one bin only
-    d = estimate(axis, counts, Quantile(quantiles, interpolation))
-    found = [left_edge_quantiles(axis, row, quantiles) for row in counts]
-    np.testing.assert_array_equal(d.thresholds[1:], np.unique(np.concatenate(found))[::-1])
-    for rate, own in zip((d.fpr, d.tpr), found, strict=True):
-        expected = survival_at(d.thresholds[1:], own, interpolation)
-        np.testing.assert_allclose(rate[1:], expected, rtol=0, atol=1e-13)
-
-
 @pytest.mark.parametrize("quantiles", [11, 21, 50, 101])
 def test_a_quantile_whose_rank_is_whole_stays_in_its_bin(quantiles):
     # 0.1 * 3 * 10 is more than 3 in floats: a rank must be compared in whole numbers.
@@ -139,35 +117,30 @@ def test_a_quantile_whose_rank_is_whole_stays_in_its_bin(quantiles):
     np.testing.assert_allclose(d.tpr[1:], expected, rtol=0, atol=1e-13)
 
 
-def test_equal_quantiles_are_one_knot_at_their_mean_level():
+def test_equal_quantiles_are_one_knot_and_combined_ones_those_of_all():
     counts = np.array([[4, 4, 4], [0, 12, 0]])
     d = estimate(Axis.from_edges([0.0, 1.0, 2.0, 3.0]), counts, Quantile(5, "linear"))
     np.testing.assert_array_equal(d.thresholds, [np.inf, 2.0, 1.0, 0.0])
     # Levels 0, 1/4 | 1/2 | 3/4, 1 of the negatives; 0 | 1/4, ..., 1 of the positives.
     np.testing.assert_allclose(d.fpr, [0, 1 - 7 / 8, 1 - 1 / 2, 1], atol=1e-15)
     np.testing.assert_allclose(d.tpr, [0, 0, 1 - 5 / 8, 1], atol=1e-15)
-
-
-@pytest.mark.parametrize("pr", ["separate", "combine"])
-@pytest.mark.parametrize("interpolation", ["pchip", "linear"])
-@pytest.mark.parametrize(
-    "counts", [[[3], [2]], [[3, 0], [2, 0]], [[9, 0, 0], [1, 5, 3]], [[1, 5, 3], [9, 0, 0]]]
-)
-def test_a_class_whose_quantiles_are_all_equal_jumps_once(counts, interpolation, pr):
-    counts = np.array(counts)
-    d = estimate(Axis.uniform(counts.shape[1]), counts, Quantile(8, interpolation, pr))
-    assert (d.fpr[0], d.tpr[0], d.fpr[-1], d.tpr[-1]) == (0, 0, 1, 1)
-    for row, rate in zip(counts, (d.fpr, d.tpr), strict=True):
-        if not row[1:].any():
-            np.testing.assert_array_equal(np.unique(rate), [0, 1])
-
-
-def test_combine_takes_flagged_examples_from_all_quantiles():
     axis, estimator = Axis.uniform(8), Quantile(5, "linear", "combine")
     d = estimate(axis, COUNTS, estimator)
     found = left_edge_quantiles(axis, COUNTS.sum(axis=0), 5)
     expected = 21 * survival_at(d.thresholds[1:], found, "linear")
     np.testing.assert_allclose(horner(d.flagged_pieces, d.width)[::2], expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("pr", ["separate", "combine"])
+@pytest.mark.parametrize("interpolation", ["pchip", "linear"])
+def test_a_class_whose_quantiles_are_all_equal_jumps_once(interpolation, pr):
+    for counts in ([[3], [2]], [[3, 0], [2, 0]], [[9, 0, 0], [1, 5, 3]], [[1, 5, 3], [9, 0, 0]]):
+        counts = np.array(counts)
+        d = estimate(Axis.uniform(counts.shape[1]), counts, Quantile(8, interpolation, pr))
+        assert (d.fpr[0], d.tpr[0], d.fpr[-1], d.tpr[-1]) == (0, 0, 1, 1)
+        for row, rate in zip(counts, (d.fpr, d.tpr), strict=True):
+            if not row[1:].any():
+                np.testing.assert_array_equal(np.unique(rate), [0, 1])
 
 
 def test_exact_quantiles_need_both_classes_and_no_others():
@@ -224,7 +197,7 @@ VERTICALS = polyline(
 )
 
 
-def test_horner_is_polyval():
+def test_pieces_are_cubics_from_start_to_end():
     rng = np.random.default_rng(0)
     coefficients, t = rng.normal(size=(4, 9)), rng.normal(size=9)
     expected = [np.polyval(coefficients[:, i], t[i]) for i in range(9)]
@@ -233,6 +206,21 @@ def test_horner_is_polyval():
     coefficients = np.array([[1.0, 0.0], [0.0, 2.0], [0.0, 0.0], [3.0, 1.0]])
     found = horner(coefficients[:, np.arange(2)[:, None]], np.array([[0.0, 1.0, 2.0]]))
     np.testing.assert_array_equal(found, [[3.0, 4.0, 11.0], [1.0, 3.0, 9.0]])
+    rng = np.random.default_rng(2)
+    coefficients, origin, t = rng.normal(size=(4, 8)), rng.normal(size=8), rng.normal(size=8)
+    expected = np.transpose([np.polyder(column) for column in coefficients.T])
+    np.testing.assert_allclose(derivative(coefficients), expected, rtol=1e-15)
+    np.testing.assert_allclose(
+        horner(shifted(coefficients, origin), t), horner(coefficients, origin + t), rtol=1e-12
+    )
+    np.testing.assert_array_equal(shifted(coefficients, np.zeros(8)), coefficients)
+    width, start, end = np.array([0.5, 2.0]), np.array([1.0, 3.0]), np.array([2.0, -1.0])
+    pieces = linear_pieces(width, start, end)
+    assert pieces.shape == (4, 2)
+    assert not pieces[:2].any()
+    np.testing.assert_array_equal(horner(pieces, np.zeros(2)), start)
+    np.testing.assert_array_equal(horner(pieces, width), end)
+    np.testing.assert_array_equal(horner(pieces, width / 2), (start + end) / 2)
 
 
 LINES = {
@@ -255,27 +243,6 @@ def test_monotone_cubics_are_scipy_s_bit_for_bit(line):
             np.testing.assert_array_equal(cubics, monotone_cubics(x, row))
 
 
-def test_derivative_is_polyder_and_shifted_moves_the_origin():
-    rng = np.random.default_rng(2)
-    coefficients, origin, t = rng.normal(size=(4, 8)), rng.normal(size=8), rng.normal(size=8)
-    expected = np.transpose([np.polyder(column) for column in coefficients.T])
-    np.testing.assert_allclose(derivative(coefficients), expected, rtol=1e-15)
-    np.testing.assert_allclose(
-        horner(shifted(coefficients, origin), t), horner(coefficients, origin + t), rtol=1e-12
-    )
-    np.testing.assert_array_equal(shifted(coefficients, np.zeros(8)), coefficients)
-
-
-def test_linear_pieces_run_straight_from_start_to_end():
-    width, start, end = np.array([0.5, 2.0]), np.array([1.0, 3.0]), np.array([2.0, -1.0])
-    pieces = linear_pieces(width, start, end)
-    assert pieces.shape == (4, 2)
-    assert not pieces[:2].any()
-    np.testing.assert_array_equal(horner(pieces, np.zeros(2)), start)
-    np.testing.assert_array_equal(horner(pieces, width), end)
-    np.testing.assert_array_equal(horner(pieces, width / 2), (start + end) / 2)
-
-
 def found_roots(cubic, begin, finish):
     roots = _roots_within(
         np.array(cubic, dtype=float)[:, None], np.array([begin]), np.array([finish])
@@ -295,39 +262,17 @@ def test_roots_within_finds_what_numpy_finds(seed):
         np.testing.assert_allclose(found_roots(cubic, begin, finish), expected, atol=1e-8)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_roots_within_finds_three_known_roots(seed):
-    rng = np.random.default_rng(seed)
-    known = np.sort(rng.uniform(-1, 1, (50, 3)), axis=1)
-    known = known[np.min(np.diff(known, axis=1), axis=1) > 1e-2]
-    cubics = np.transpose([-3.0 * np.poly(roots) for roots in known])
-    begin, finish = np.full(len(known), -1.25), np.full(len(known), 1.5)
-    np.testing.assert_allclose(np.sort(_roots_within(cubics, begin, finish), axis=0), known.T)
-
-
-@pytest.mark.parametrize(
-    ("cubic", "expected"),
-    [
-        ([0, *np.poly([0.25, 0.75])], [0.25, 0.75]),
-        ([0, *np.poly([0.25, 1.75])], [0.25]),
-        ([0, 1, 0, 1], []),
-        ([0, 0, 2, -1], [0.5]),
-        ([0, 0, 2, 1], []),
-        ([0, 0, 0, 1], []),
-        ([0, 0, 0, -1], []),
-        ([1, 0, 0, -0.125], [0.5]),
-        ([1, 0, -0.25, 0], [0.5]),
-        ([1e-17, *np.poly([0.25, 0.75])], [0.25, 0.75]),
-        ([1e-12, -1e-9, 2, -1], [0.5]),
-    ],
-)
-def test_roots_within_of_degenerate_cubics(cubic, expected):
-    found = found_roots(cubic, 0.0, 1.0)
-    found = found[found > 1e-12]  # an end of the range may count as a root or not
-    np.testing.assert_allclose(found, expected, atol=1e-8)
-
-
-def test_roots_within_of_nothing_and_in_a_tiny_range():
+def test_roots_within_of_degenerate_cubics():
+    two, half = np.poly([0.25, 0.75]), [0.5]
+    for cubic, expected in (
+        *(([0, *two], [0.25, 0.75]), ([1e-17, *two], [0.25, 0.75])),
+        *(([0, *np.poly([0.25, 1.75])], [0.25]), ([0, 0, 2, -1], half)),
+        *(([0, 1, 0, 1], []), ([0, 0, 2, 1], []), ([0, 0, 0, 1], []), ([0, 0, 0, -1], [])),
+        *(([1, 0, 0, -0.125], half), ([1, 0, -0.25, 0], half), ([1e-12, -1e-9, 2, -1], half)),
+    ):
+        found = found_roots(cubic, 0.0, 1.0)
+        found = found[found > 1e-12]  # an end of the range may count as a root or not
+        np.testing.assert_allclose(found, expected, atol=1e-8)
     assert np.all(np.isfinite(found_roots([0, 0, 0, 0], 0.25, 0.75)))
     tiny = found_roots([0, 0, 1e9, -0.5], 0.0, 1e-9)
     np.testing.assert_allclose(tiny, [0.5e-9], rtol=1e-12)
@@ -356,7 +301,7 @@ def test_locate_inverts_a_rising_abscissa(side, seed):
     np.testing.assert_allclose(curve.at(x(inside), side=side), y(inside), atol=1e-7)
 
 
-def test_side_picks_an_end_of_a_vertical_and_leaves_out_the_flat_pieces():
+def test_side_picks_an_end_of_a_vertical():
     x = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
     at = {side: VERTICALS.at(x, side=side) for side in ("start", "end")}
     np.testing.assert_allclose(at["start"], [0.0, 0.2, 0.3, 0.7, 0.8], atol=1e-12)
@@ -365,9 +310,6 @@ def test_side_picks_an_end_of_a_vertical_and_leaves_out_the_flat_pieces():
         found, t = VERTICALS.locate(np.array([0.5]), side=side)
         assert found == [piece]
         np.testing.assert_allclose(t, offset, atol=1e-12)
-
-
-def test_sides_bracket_every_point_of_a_curve_with_flats():
     curve, u, x, y = cubic_curve(4, pieces=12, flats=True)
     knots = x(u)
     assert np.all(curve.at(knots, side="start") <= y(u) + 1e-6)
@@ -378,11 +320,10 @@ RAMP, ONE = linear_pieces(np.ones(1), np.zeros(1), np.ones(1)), np.eye(4)[:, 3:]
 
 
 def quotient(over, under):
-    """Ordinates over / under along x from 0 to 1."""
     return ParametricCurve(np.ones(1), RAMP, over, under)
 
 
-def test_ordinates_of_quotients():
+def test_areas_of_known_shapes_and_ordinates_of_quotients():
     t, piece = np.array([0.0, 0.25, 0.5, 0.75, 1.0]), np.zeros(5, int)
     limit = quotient(3 * RAMP, 4 * RAMP).ordinate(np.array([0]), np.array([0.0]))
     np.testing.assert_allclose(limit, 0.75)  # of 0 / 0
@@ -390,6 +331,14 @@ def test_ordinates_of_quotients():
     np.testing.assert_array_equal(nobody.ordinate(piece, t), 1.0)
     cut = quotient(2 * RAMP, ONE)
     np.testing.assert_array_equal(cut.ordinate(piece, t), [0.0, 0.5, 1.0, 1.0, 1.0])
+    assert polyline([(0, 0), (1, 1)]).area() == pytest.approx(0.5, abs=1e-15)
+    assert polyline([(0, 0), (0, 1), (1, 1)]).area() == pytest.approx(1.0, abs=1e-15)
+    assert VERTICALS.area() == pytest.approx(0.5 * 0.2 + 0.5 * 0.7, abs=1e-15)
+    assert quotient(3 * RAMP, ONE).area() == pytest.approx(1 - 1 / 6, abs=1e-9)
+    # Integral of e / (e + t) over [0, 1]: precision of a model with 1 / e negatives a positive.
+    for scale in (1.0, 0.1, 1e-2, 1e-4):
+        found = quotient(scale * ONE, scale * ONE + RAMP).area()
+        assert found == pytest.approx(scale * np.log1p(1 / scale), abs=1e-9)
 
 
 @pytest.mark.parametrize("flats", [False, True])
@@ -401,19 +350,7 @@ def test_area_is_the_integral_of_y_dx(seed, flats):
     assert curve.area() == pytest.approx(expected, abs=1e-12)
 
 
-def test_areas_of_known_shapes():
-    assert polyline([(0, 0), (1, 1)]).area() == pytest.approx(0.5, abs=1e-15)
-    assert polyline([(0, 0), (0, 1), (1, 1)]).area() == pytest.approx(1.0, abs=1e-15)
-    assert VERTICALS.area() == pytest.approx(0.5 * 0.2 + 0.5 * 0.7, abs=1e-15)
-    assert quotient(3 * RAMP, ONE).area() == pytest.approx(1 - 1 / 6, abs=1e-9)
-    # Integral of e / (e + t) over [0, 1]: precision of a model with 1 / e negatives a positive.
-    for scale in (1.0, 0.1, 1e-2, 1e-4):
-        found = quotient(scale * ONE, scale * ONE + RAMP).area()
-        assert found == pytest.approx(scale * np.log1p(1 / scale), abs=1e-9)
-
-
 def monomial_curve(coefficients):
-    """y = polynomial of x on [0, 1]."""
     return ParametricCurve(np.ones(1), RAMP, np.array(coefficients, dtype=float)[:, None])
 
 
@@ -422,9 +359,8 @@ def distance_to_line(curve, points):
     return curve.distance(x[:-1], x[1:], y[:-1], y[1:])
 
 
-@pytest.mark.parametrize(
-    ("coefficients", "points", "expected"),
-    [
+def test_distance_to_known_lines_cuts_at_crossings_and_passes_over_verticals():
+    for coefficients, points, expected in (
         ([0, 1, 0, 0], [(0, 0), (1, 1)], 1 / 6),
         ([1, 0, 0, 0], [(0, 0), (1, 1)], 1 / 4),
         ([0, 1, 0, 0], [(0, 0.25), (1, 0.25)], 1 / 4),
@@ -432,14 +368,9 @@ def distance_to_line(curve, points):
         ([0, 0, 1, 0], [(0, 0), (0.5, 0), (1, 0)], 1 / 2),
         ([0, 0, 1, 0], [(0, 0), (0.3, 0.3), (1, 1)], 0),
         ([0, 0, 1, 0], [(0, 0), (0.5, 1), (1, 1)], 1 / 4),
-    ],
-)
-def test_distance_to_known_lines(coefficients, points, expected):
-    found = distance_to_line(monomial_curve(coefficients), points)
-    assert found == pytest.approx(expected, abs=1e-13)
-
-
-def test_distance_cuts_at_crossings_takes_jumps_and_passes_over_verticals():
+    ):
+        found = distance_to_line(monomial_curve(coefficients), points)
+        assert found == pytest.approx(expected, abs=1e-13)
     gap = np.poly([0.2, 0.5, 0.8])
     ends = np.polyval(np.polyint(gap), [0, 0.2, 0.5, 0.8, 1])
     expected = np.abs(np.diff(ends)).sum()

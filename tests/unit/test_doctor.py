@@ -27,13 +27,11 @@ def site(tmp_path):
 
 
 def found(about, *arguments):
-    """What is said of one thing."""
     (finding,) = [each for each in doctor.examine(*arguments) if each.about == about]
     return finding
 
 
 def told(about, state, *arguments):
-    """What is said of one thing that is in this state."""
     finding = found(about, *arguments)
     assert finding.state == state
     return finding.told
@@ -172,7 +170,7 @@ def test_the_witness(site, tmp_path):
     assert found("Witness", site.path).told == "unknown without the ledger."
 
 
-def test_a_clock_that_went_back(site, monkeypatch):
+def test_a_clock_that_went_back_and_a_full_disk(site, monkeypatch):
     ledgers.spend(site.ledger, 1, 1.0, Account(site.dataset, "example", "add-remove"))
     assert found("Clock", site.path).state == "ok"
 
@@ -184,9 +182,6 @@ def test_a_clock_that_went_back(site, monkeypatch):
     monkeypatch.setattr(doctor, "datetime", Earlier)
     assert found("Clock", site.path).state == "mend"
     assert f"{datetime.now(UTC):%Y-%m-%d}" in found("Clock", site.path).told
-
-
-def test_a_full_disk(site, monkeypatch):
     usage = namedtuple("usage", "free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(1 << 20))
     full = "1 MiB free: make room, or nothing can be stored."

@@ -19,15 +19,16 @@ def exceptions():
 ERRORS = [kind for kind in exceptions().values() if issubclass(kind, errors.FedgaugeError)]
 
 
-def test_each_exception_has_the_documented_bases():
+def test_each_exception_has_the_documented_bases_and_is_public():
     for name in ("InputError", "AxisError", "PlanError", "RecordError", "UndefinedMetric"):
         assert getattr(errors, name).__bases__ == (errors.FedgaugeError, ValueError)
     assert errors.AxisMismatch.__bases__ == (errors.AxisError,)
     assert errors.CountOverflow.__bases__ == (errors.FedgaugeError, OverflowError)
+    assert set(exceptions()) <= set(fedgauge.__all__)
+    assert all(getattr(fedgauge, name) is kind for name, kind in exceptions().items())
 
 
-def test_the_drawn_tree_is_that_of_the_exceptions():
-    """Every exception once, the built-in bases, and the exit codes."""
+def test_the_drawn_tree_and_exit_codes_are_those_of_the_exceptions():
     drawing = errors.__doc__.split("::")[1]
     drawn = re.findall(r"^[ │├└─]+([A-Z]\w+)", drawing, flags=re.MULTILINE)
     assert sorted(drawn) == sorted(exceptions())
@@ -37,9 +38,6 @@ def test_the_drawn_tree_is_that_of_the_exceptions():
     assert {name: int(code) for name, code in codes} == {
         kind.__name__: kind.exit_code for kind in ERRORS
     }
-
-
-def test_what_could_not_be_finished_exits_with_1_and_what_can_be_mended_with_2():
     unfinished = {kind.__name__ for kind in ERRORS if kind.exit_code == 1}
     assert unfinished == {
         *("RecordError", "LedgerError", "ExchangeError"),
@@ -72,8 +70,3 @@ def test_places_nest_from_the_outside_in_and_leave_other_errors_alone():
     with pytest.raises(KeyError) as caught, errors.located("client 'a'"):
         raise stray
     assert caught.value is stray
-
-
-def test_every_exception_is_public():
-    assert set(exceptions()) <= set(fedgauge.__all__)
-    assert all(getattr(fedgauge, name) is kind for name, kind in exceptions().items())

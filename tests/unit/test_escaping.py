@@ -16,29 +16,19 @@ from fedgauge.escaping import csv_text, in_one_line, printable
 from fedgauge.plots.curves import RocCurveDisplay
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "\u0645\u0633\u062a\u0634\u0641\u0649",
-        "\u05d1\u05d9\u05ea \u05d7\u05d5\u05dc\u05d9\u05dd",
-        "\u533b\u9662 \u5317\u4eac",
-        "H\u00f4pital Saint-\u00c9tienne",
-        "Klinik fu\u0308r Ku\u0308che",
-        "\u0e42\u0e23\u0e07\u0e1e\u0e22\u0e32\u0e1a\u0e32\u0e25",
+def test_names_of_all_scripts_are_left_and_what_is_no_letter_is_written_out():
+    for name in (
+        *("\u0645\u0633\u062a\u0634\u0641\u0649", "\u75c5\u9662\u3000\u6771\u4eac"),
+        *("\u05d1\u05d9\u05ea \u05d7\u05d5\u05dc\u05d9\u05dd", "\u533b\u9662 \u5317\u4eac"),
+        *("H\u00f4pital Saint-\u00c9tienne", "Klinik fu\u0308r Ku\u0308che"),
+        *("\u0e42\u0e23\u0e07\u0e1e\u0e22\u0e32\u0e1a\u0e32\u0e25", "a\u00a0b \u2026 \u00b5g"),
         "\u2764\ufe0f \U0001f600 \U0001f3e5",
-        "\u75c5\u9662\u3000\u6771\u4eac",
-        "a\u00a0b \u2026 \u00b5g",
-    ],
-)
-def test_names_of_all_scripts_are_left_as_they_are(name):
-    assert printable(name) == in_one_line(name) == name
-
-
-@pytest.mark.parametrize("name", NAMES.values())
-def test_what_is_no_letter_is_written_out(name):
-    assert dangers(printable(name)) == []
-    assert "\n" not in in_one_line(name)
-    assert printable(printable(name)) == printable(name)
+    ):
+        assert printable(name) == in_one_line(name) == name
+    for name in NAMES.values():
+        assert dangers(printable(name)) == []
+        assert "\n" not in in_one_line(name)
+        assert printable(printable(name)) == printable(name)
 
 
 _BLANKS = ("", " ", "\n", "\t", "\r", "\u00a0", "\u3000", "\ufeff", "\u200b", " \n ")

@@ -29,24 +29,12 @@ from fedgauge.metrics.ranking import Reading
 ROWS = ([0, 0, 1, 1, 0, 1], [0.1, 0.4, 0.35, 0.8, 0.2, 0.9])
 
 
-def test_levels_that_are_none():
+def test_levels_change_nothing_but_themselves_and_some_are_none():
     result = fg.evaluate({"a": ROWS})
     for level in (0.3, 0.499, 1, 1.0, 1.5, -0.95, 95, True, "x", None, math.nan):
         for check in (check_level, result.at_level):
             with pytest.raises(fg.InputError, match=r"level must lie from 0\.5 to below 1"):
                 check(level)
-
-
-@pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.999999, np.float64(0.8)])
-def test_levels(level):
-    assert check_level(level) == level
-    assert type(check_level(level)) is float
-    assert critical(level) == pytest.approx(float(ndtri((1 + level) / 2)))
-    result = fg.evaluate({"a": ROWS}).at_level(level)
-    assert result.level == result.roc_auc.level == level
-
-
-def test_a_level_changes_nothing_else():
     result = fg.evaluate({"a": ROWS}, estimator=fg.Aligned("linear"))
     other = result.at_level(0.8)
     assert (other.estimator, other.plan, other.clients) == (
@@ -58,16 +46,25 @@ def test_a_level_changes_nothing_else():
     assert result.level == 0.95
 
 
-@pytest.mark.parametrize(
-    ("number", "text"),
-    [
-        *((0.0, "0.0000"), (0.12345, "0.1235"), (1.0, "1.0000"), (1.5, "1.5000"), (2.0, "2")),
-        *((-0.25, "-0.2500"), (99.99, "99.9900"), (100.4, "100"), (12_345.0, "12,345")),
-        (-250.0, "-250"),
-    ],
-)
-def test_numbers_as_they_print(number, text):
-    assert show(number) == text
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.999999, np.float64(0.8)])
+def test_levels(level):
+    assert check_level(level) == level
+    assert type(check_level(level)) is float
+    assert critical(level) == pytest.approx(float(ndtri((1 + level) / 2)))
+    result = fg.evaluate({"a": ROWS}).at_level(level)
+    assert result.level == result.roc_auc.level == level
+
+
+def test_numbers_as_they_print():
+    printed = {0.0: "0.0000", 0.12345: "0.1235", 1.0: "1.0000", 1.5: "1.5000", 2.0: "2"}
+    printed |= {
+        -0.25: "-0.2500",
+        99.99: "99.9900",
+        100.4: "100",
+        12_345.0: "12,345",
+        -250.0: "-250",
+    }
+    assert {number: show(number) for number in printed} == printed
 
 
 def test_an_estimate_in_words():
@@ -86,34 +83,20 @@ def test_an_estimate_in_words():
     assert float(with_interval) == 0.9
 
 
-@pytest.mark.parametrize(
-    ("start", "variance", "expected"),
-    [
+def test_accepted_values_at_the_ends_in_range_and_beyond():
+    for start, variance, expected in (
         (0.5, 1.0, (0.0, 1.0)),  # nothing is rejected
         (0.5, 0.0, (0.5, 0.5)),  # everything else is
-        (0.0, 0.01, (0.0, 0.2)),
-        (1.0, 0.01, (0.8, 1.0)),
-        (0.0, 0.0, (0.0, 0.0)),
-        (1.0, 0.0, (1.0, 1.0)),
-    ],
-    ids=str,
-)
-def test_accepted_values_at_the_ends(start, variance, expected):
-    found = accepted(start, lambda x: start - x, lambda _: variance, 2.0)
-    assert found == pytest.approx(expected, abs=1e-12)
-    assert found.low <= start <= found.high
-
-
-def test_accepted_values_of_a_mean_in_range_and_beyond():
-    found = accepted(0.5, lambda x: 0.5 - x, lambda _: 0.01, 2.0)
-    assert found == pytest.approx((0.3, 0.7), abs=1e-12)
+        *((0.0, 0.01, (0.0, 0.2)), (1.0, 0.01, (0.8, 1.0)), (0.5, 0.01, (0.3, 0.7))),
+        *((0.0, 0.0, (0.0, 0.0)), (1.0, 0.0, (1.0, 1.0))),
+    ):
+        found = accepted(start, lambda x, s=start: s - x, lambda _, v=variance: v, 2.0)
+        assert found == pytest.approx(expected, abs=1e-12)
+        assert found.low <= start <= found.high
     # A count above the line at 0 only: unbiased counts can be negative.
     low, high = accepted(0.0, lambda x: -0.1 - x, lambda _: 0.01, 2.0)
     assert 0 <= low <= high <= 1
     assert high == pytest.approx(0.1, abs=1e-12)
-
-
-def test_holding_and_within():
     assert holding(Interval(0.2, 0.4), 0.3) == (0.2, 0.4)
     assert holding(Interval(0.2, 0.4), 0.5, 0.1) == (0.1, 0.5)
     assert within(Interval(-0.2, 1.4), 0, 1) == (0, 1)
@@ -121,21 +104,14 @@ def test_holding_and_within():
     assert logit_interval(1e-12, 0.5, 3.0) == (0.0, 1.0)  # far out, without overflow
 
 
-CAUTIONS = {
-    "few": (([0, 1] * 10, np.arange(20) / 20), "fewer than 20 examples"),
-    "enough": (([0, 1] * 100, np.arange(200) / 200), None),
-}
-
-
-@pytest.mark.parametrize("name", CAUTIONS)
-def test_intervals_that_are_rough_say_so(name):
-    rows, words = CAUTIONS[name]
-    result = fg.evaluate({"a": rows})
-    for estimate in (result.average_precision, result.auprg, result.partial_auc(0.5)):
-        assert (words is None) == (estimate.caution is None)
-        assert words is None or words in estimate.caution
-        assert ("rough" in str(estimate)) == (words is not None)
-    assert result.roc_auc.caution is None  # made for few examples
+def test_intervals_that_are_rough_say_so():
+    for half, words in ((10, "fewer than 20 examples"), (100, None)):
+        result = fg.evaluate({"a": ([0, 1] * half, np.arange(2 * half) / (2 * half))})
+        for estimate in (result.average_precision, result.auprg, result.partial_auc(0.5)):
+            assert (words is None) == (estimate.caution is None)
+            assert words is None or words in estimate.caution
+            assert ("rough" in str(estimate)) == (words is not None)
+        assert result.roc_auc.caution is None  # made for few examples
 
 
 def test_a_bootstrap_that_shows_no_error_says_so_and_one_pair_is_rough():
@@ -164,7 +140,6 @@ def test_faint_totals_say_so():
 
 
 def test_intervals_under_noise_stand_on_unbiased_counts():
-    """Repair moves a value where counts are negative; the interval stays where they are."""
     axis = fg.Axis.uniform(4, outside="clip")
     released = np.array([[400.0, 90.0, -60.0, 20.0], [20.0, -60.0, 90.0, 400.0]])
     pooled = PooledCounts(axis, released, (4,), (400.0,))
@@ -174,10 +149,6 @@ def test_intervals_under_noise_stand_on_unbiased_counts():
     assert unbiased < repaired - 0.02
     z, spread = critical(0.95), math.hypot(found.parts["noise"], found.parts["sampling"])
     assert found.low < unbiased - 0.8 * z * spread
-
-
-def test_average_precision_that_noise_left_at_one_has_an_interval():
-    """Some positives lie below, but the estimator's curve does not show them."""
     axis = fg.Axis.uniform(12, outside="clip")
     released = np.array([[20.0] + [0.0] * 11, [0.2] * 4 + [0.0] * 7 + [20.0]])
     pooled = PooledCounts(axis, released, (3, 4), (0.1, 0.1))
@@ -186,7 +157,7 @@ def test_average_precision_that_noise_left_at_one_has_an_interval():
     assert 0 < found.low < 0.9
 
 
-def test_an_interval_shrinks_with_examples_of_a_perfect_model():
+def test_an_interval_shrinks_with_examples_and_covers_a_half_where_a_model_is_useless():
     widths = []
     for size in (5, 50, 500):
         labels = np.repeat([0, 1], size)
@@ -195,9 +166,6 @@ def test_an_interval_shrinks_with_examples_of_a_perfect_model():
         widths.append(1 - result.roc_auc.low)
         assert 0 < 1 - result.average_precision.low < 1
     assert widths[0] > 3 * widths[1] > 9 * widths[2]
-
-
-def test_interval_of_a_useless_model_covers_a_half():
     rng = np.random.default_rng(2)
     result = fg.evaluate({"a": (np.arange(2000) % 2, rng.random(2000))})
     assert result.roc_auc.low < 0.5 < result.roc_auc.high
@@ -219,7 +187,7 @@ auc = Estimate(0.875, (0.85, 0.9), 0.8, 0.95, 0.95, {"binning": 0.02})
 count = Estimate(578.0, (570.0, 590.0))
 
 
-def test_formats_and_converts():
+def test_formats_converts_and_is_frozen():
     assert f"{auc:.3f} {auc:6.2%} {auc:>8.1e}" == "0.875 87.50%  8.8e-01"
     assert f"{count:,.0f}" == "578"
     assert f"{auc}" == str(auc)
@@ -231,31 +199,27 @@ def test_formats_and_converts():
     assert type(round(count)) is int
     assert auc.interval == (auc.interval.low, auc.interval.high) == (0.8, 0.95)
     assert count.interval is None
+    parts = {"binning": 0.02}
+    estimate = Estimate(0.5, (0.4, 0.6), parts=parts)
+    parts["binning"] = 1.0
+    assert estimate.parts == {"binning": 0.02}
+    with pytest.raises(TypeError):
+        estimate.parts["binning"] = 1.0
+    with pytest.raises(AttributeError):
+        estimate.value = 1.0
 
 
-@pytest.mark.parametrize("number", [0.5, 0, np.float64(0.5), np.int64(0), Fraction(1, 2)])
-def test_compares_with_a_lesser_number(number):
-    assert auc > number
-    assert auc >= number
-    assert not auc < number
-    assert not auc <= number
-    assert number < auc
-    assert number <= auc
-    assert not number > auc
-    assert not number >= auc
-
-
-def test_compares_with_its_own_value_other_estimates_and_nan():
-    assert auc >= 0.875
-    assert auc <= 0.875
-    assert not auc > 0.875
-    assert not auc < 0.875
+def test_compares_with_numbers_other_estimates_and_nan():
+    for less in (0.5, 0, np.float64(0.5), np.int64(0), Fraction(1, 2)):
+        assert [auc > less, auc >= less, less < auc, less <= auc] == [True] * 4
+        assert [auc < less, auc <= less, less > auc, less >= auc] == [False] * 4
+    same = 0.875
+    assert [auc >= same, auc <= same, auc > same, auc < same] == [True, True, False, False]
     assert sorted([count, auc]) == [auc, count]
     assert max(auc, count) is count
     nothing = Estimate(math.nan, (math.nan, math.nan))
     assert f"{nothing:.3f}" == "nan"
-    assert not nothing > 0.5
-    assert not nothing <= 0.5
+    assert [nothing > 0.5, nothing <= 0.5] == [False, False]
     assert nothing != 0.5
     assert nothing != math.nan
 
@@ -280,7 +244,7 @@ def test_equality_is_of_everything_with_estimates_and_of_the_value_with_numbers(
     assert auc != None  # noqa: E711
 
 
-def test_arithmetic_gives_floats():
+def test_arithmetic_gives_floats_also_with_numpy():
     other = Estimate(0.5, (0.4, 0.6), 0.3, 0.7, 0.95)
     assert (auc - other, auc + other, auc * other, auc / other) == (0.375, 1.375, 0.4375, 1.75)
     assert (2 * auc - 1, 1 - auc, 1 + auc, 1.75 / auc) == (0.75, 0.125, 1.875, 2.0)
@@ -292,9 +256,6 @@ def test_arithmetic_gives_floats():
         for action in (operator.gt, operator.le, operator.sub, operator.add):
             with pytest.raises(TypeError):
                 action(auc, bad)
-
-
-def test_numpy_takes_the_value():
     assert np.asarray(auc).dtype == np.float64
     assert np.asarray(auc) == 0.875
     assert np.asarray(auc, dtype=np.float32).dtype == np.float32
@@ -307,14 +268,3 @@ def test_numpy_takes_the_value():
     assert (auc - grid).tolist() == [0.375, -0.125]
     assert (grid - auc).tolist() == [-0.375, 0.125]
     assert (pd.Series(grid) > auc).tolist() == [False, True]
-
-
-def test_an_estimate_is_frozen():
-    parts = {"binning": 0.02}
-    estimate = Estimate(0.5, (0.4, 0.6), parts=parts)
-    parts["binning"] = 1.0
-    assert estimate.parts == {"binning": 0.02}
-    with pytest.raises(TypeError):
-        estimate.parts["binning"] = 1.0
-    with pytest.raises(AttributeError):
-        estimate.value = 1.0

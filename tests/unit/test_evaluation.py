@@ -15,7 +15,7 @@ import fedgauge as fg
 from fedgauge import _html
 from fedgauge.estimation import repair
 from fedgauge.estimation.counts import PooledCounts, Released
-from fedgauge.metrics import areas
+from fedgauge.metrics import areas, ranking
 from fedgauge.metrics.estimate import Estimate, metric, metrics_of
 from fedgauge.metrics.ranking import Reading
 
@@ -34,7 +34,7 @@ def make_evaluation(counts, *, clients=3, estimator=None, axis=None):
 COUNTS = [[30, 15, 4, 1], [2, 5, 6, 12]]
 
 
-def test_auc_by_hand():
+def test_numbers_are_plain_floats_and_the_auc_is_that_by_hand():
     # Pairs won outright plus half of those within a bin, over all pairs; then all or none of them.
     won = 12 * 49 + 6 * 45 + 5 * 30
     within = 12 * 1 + 6 * 4 + 5 * 15 + 2 * 30
@@ -42,6 +42,11 @@ def test_auc_by_hand():
     assert auc.value == pytest.approx((won + within / 2) / 1250, abs=1e-11)
     assert auc.bounds == pytest.approx((won / 1250, (won + within) / 1250), abs=1e-11)
     assert auc.parts["binning"] == pytest.approx(within / 2 / 1250, abs=1e-11)
+    for axis in (fg.Axis.uniform(4), fg.Axis.from_values([0.0, 0.2, 0.5, 1.0])):
+        result = make_evaluation(COUNTS, axis=axis)
+        for estimate in (result.roc_auc, result.average_precision):
+            numbers = (estimate.value, *estimate.bounds, *estimate.parts.values())
+            assert {type(number) for number in numbers} == {float}
 
 
 @pytest.mark.parametrize("estimator", [fg.Aligned(), fg.Aligned("linear"), fg.Quantile(16)])
@@ -56,14 +61,6 @@ def test_bounds_hold_the_value(estimator, alone):
         for estimate in (result.roc_auc, result.average_precision):
             low, high = estimate.bounds
             assert 0.0 <= low <= estimate.value <= high <= 1.0
-
-
-def test_numbers_are_plain_floats():
-    for axis in (fg.Axis.uniform(4), fg.Axis.from_values([0.0, 0.2, 0.5, 1.0])):
-        result = make_evaluation(COUNTS, axis=axis)
-        for estimate in (result.roc_auc, result.average_precision):
-            numbers = (estimate.value, *estimate.bounds, *estimate.parts.values())
-            assert {type(number) for number in numbers} == {float}
 
 
 def test_another_estimator_reads_the_same_counts():
@@ -110,24 +107,18 @@ def test_verdict_in_five_lines():
         assert words in text
 
 
-@pytest.mark.parametrize(
-    ("counts", "missing"), [([[0, 0], [3, 4]], "negative"), ([[3, 4], [0, 0]], "positive")]
-)
 @pytest.mark.parametrize("estimator", [fg.Aligned(), fg.Quantile(8)])
-def test_one_class_defines_no_curve(counts, missing, estimator):
-    result = make_evaluation(counts, estimator=estimator)
-    for ask in (
-        lambda: result.roc_auc,
-        lambda: result.average_precision,
-        result.roc_curve,
-        result.pr_curve,
-    ):
-        with pytest.raises(fg.UndefinedMetric, match=f"no client has a {missing} example"):
-            ask()
-    lines = str(result).splitlines()
-    assert len(lines) == 5
-    assert "undefined" in lines[1]
-    assert f"no client has a {missing} example" in lines[2]
+def test_one_class_defines_no_curve(estimator):
+    for counts, missing in (([[0, 0], [3, 4]], "negative"), ([[3, 4], [0, 0]], "positive")):
+        result = make_evaluation(counts, estimator=estimator)
+        areas = (lambda r=result: r.roc_auc, lambda r=result: r.average_precision)
+        for ask in (*areas, result.roc_curve, result.pr_curve):
+            with pytest.raises(fg.UndefinedMetric, match=f"no client has a {missing} example"):
+                ask()
+        lines = str(result).splitlines()
+        assert len(lines) == 5
+        assert "undefined" in lines[1]
+        assert f"no client has a {missing} example" in lines[2]
 
 
 def test_the_estimator_decides_which_counts_are_likely():
@@ -169,30 +160,18 @@ def plain(frame):
 def expected(name, estimate):
     if estimate is None:
         return dict.fromkeys(COLUMNS) | {"metric": name}
-    low, high = (None if math.isinf(bound) else bound for bound in estimate.bounds)
-    return {
-        "metric": name,
-        "value": estimate.value,
-        "low": estimate.low,
-        "high": estimate.high,
-        "pooled_low": low,
-        "pooled_high": high,
-        "level": estimate.level,
-        "caution": estimate.caution,
-    }
+    bounds = [None if math.isinf(bound) else bound for bound in estimate.bounds]
+    numbers = (estimate.value, estimate.low, estimate.high, *bounds)
+    return dict(zip(COLUMNS, (name, *numbers, estimate.level, estimate.caution), strict=True))
 
 
 @pytest.mark.parametrize("backend", KINDS)
-def test_metrics(result, backend):
+def test_frames_of_metrics(result, backend):
     frame = result.to_frame(backend=backend)
     assert isinstance(frame, KINDS[backend])
     names = [row.name for row in metrics_of(fg.Evaluation)]
     assert plain(frame) == [expected(name, getattr(result, name)) for name in names]
     assert {"roc_auc", "mann_whitney_u", "log_loss"} < set(names)
-
-
-@pytest.mark.parametrize("backend", KINDS)
-def test_metrics_at_thresholds(result, backend):
     frame = result.to_frame(thresholds=[0.3, 1.0], backend=backend)
     assert isinstance(frame, KINDS[backend])
     rows = []
@@ -247,37 +226,26 @@ def counting(monkeypatch, module, name):
     return calls
 
 
-@pytest.mark.parametrize("estimator", [fg.Aligned(), fg.Quantile(5)], ids=repr)
-def test_counts_are_repaired_once(estimator, monkeypatch):
+def test_counts_are_repaired_once_and_losses_computed_once(monkeypatch):
     calls = counting(monkeypatch, repair, "monotone")
-    reading = noisy(estimator=estimator)
-    assert reading.distribution.tpr[-1] == 1
-    assert reading.pooled.counts.min() == 0
-    assert reading.roc.tpr is reading.distribution.tpr
-    assert len(calls) == 1
-
-
-def test_the_range_estimator_reads_counts_as_they_were_released(monkeypatch):
-    calls = counting(monkeypatch, repair, "monotone")
-    fpr = noisy(estimator=fg.Range()).distribution.fpr
+    for estimator in (fg.Aligned(), fg.Quantile(5)):
+        reading = noisy(estimator=estimator)
+        assert reading.distribution.tpr[-1] == 1
+        assert reading.pooled.counts.min() == 0
+        assert reading.roc.tpr is reading.distribution.tpr
+        assert [calls.pop(), calls] == [1, []]
+    fpr = noisy(estimator=fg.Range()).distribution.fpr  # it reads counts as they were released
     assert calls == []
     expected = repair.smooth(np.cumsum(COUNTS_READING[0, ::-1]) / COUNTS_READING[0].sum(), "l2")
     np.testing.assert_allclose(fpr[-2:], expected[-2:])
-
-
-def test_losses_of_bins_are_computed_once(monkeypatch):
-    calls = []
-    function = areas.bin_losses
-    monkeypatch.setattr(
-        "fedgauge.metrics.ranking.bin_losses", lambda *given: calls.append(1) or function(*given)
-    )
+    calls = counting(monkeypatch, ranking, "bin_losses")
     reading = noisy()
     assert reading.losses("log") is reading.losses("log")
     assert reading.losses("squared") is not reading.losses("log")
     assert len(calls) == 2
 
 
-def test_draws_without_a_class_are_left_out():
+def test_draws_without_a_class_are_left_out_and_rates_have_a_ratio():
     few = noisy(np.array([[2.0, 0.0, 0.0, 0.0], [0.0, 0.0, 5.0, 400.0]]), variance=4.0)
     drawn = few.pooled.redrawn(300, sampling=True)
     empty = np.any(drawn.sum(axis=2) <= 0, axis=1)
@@ -285,9 +253,6 @@ def test_draws_without_a_class_are_left_out():
     np.testing.assert_array_equal(few.redrawn(300, sampling=True), drawn[~empty])
     many = noisy()
     assert many.redrawn(50, sampling=True) is many.pooled.redrawn(50, sampling=True)
-
-
-def test_rates_and_their_ratio():
     counts = np.array([[6.0, 3.0, 1.0, 0.0], [1.0, 0.0, 2.0, 2.0]])
     reading = noisy(counts, estimator=fg.Aligned(shrink=False))
     fpr, tpr = reading.rates
@@ -383,12 +348,19 @@ def cells(html):
     return page.cells
 
 
-def test_evaluation():
+def test_evaluations_and_thresholds_are_tables():
     result = fg.evaluate({"a": ROWS, "b": ROWS})
     who, *shown = cells(result._repr_html_())
     assert who == str(result).splitlines()[0]
     assert dict(zip(shown[::2], shown[1::2], strict=True))["ROC AUC"] == str(result.roc_auc)
     assert " ".join([who, *shown]).split() == str(result).split()
+    at = fg.evaluate({"a": ROWS}).at_threshold(1.0)
+    caption, *shown = cells(at._repr_html_())
+    assert caption == "At threshold 1"
+    rows = dict(zip(shown[::2], shown[1::2], strict=True))
+    assert rows["precision"] == "undefined"
+    assert rows["recall"] == str(at.recall)
+    assert rows["tp"] == str(at.confusion_matrix.tp)
 
 
 def test_text_tables_and_estimates_are_escaped(monkeypatch):
@@ -398,16 +370,6 @@ def test_text_tables_and_estimates_are_escaped(monkeypatch):
     assert "".join(cells(estimate._repr_html_())) == str(estimate)
     monkeypatch.setattr(fg.Estimate, "__str__", lambda _: HOSTILE)
     assert cells(estimate._repr_html_()) == [HOSTILE]
-
-
-def test_threshold():
-    at = fg.evaluate({"a": ROWS}).at_threshold(1.0)
-    caption, *shown = cells(at._repr_html_())
-    assert caption == "At threshold 1"
-    rows = dict(zip(shown[::2], shown[1::2], strict=True))
-    assert rows["precision"] == "undefined"
-    assert rows["recall"] == str(at.recall)
-    assert rows["tp"] == str(at.confusion_matrix.tp)
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ OPEN = STRICT._replace(exact_sums=1000, exact_dropouts=True)
 SUMS = Account("stroke", "-", "-")
 EXACT = Cost(math.inf, 0.0)
 DATA = Fingerprint(1000, "aa", "bb")
+OF_OTHER_SCORES = Fingerprint(1000, "aa", "dd")
 
 
 def sites(letters):
@@ -49,7 +50,6 @@ def over(letters, needed=None, *, plan="plan", **known):
 
 
 def done(letters, survivors=None, **known):
-    """A sum whose survivors are known."""
     return over(letters, **known, survivors=sites(survivors or letters))
 
 
@@ -80,14 +80,11 @@ def test_the_ledger_counts_sums_under_way_and_not_those_given_back(ledger):
     assert ledger.status(session(4)) == "reserved"
 
 
-def test_an_exact_sum_is_reserved_with_its_roster(ledger):
+def test_an_exact_sum_is_reserved_with_its_roster_and_no_entry_without(ledger):
     for lacking in ({"exact": None}, {"rules": None}, {"exact": ExactSum(None, "plan")}):
         with pytest.raises(LedgerError, match="its roster and the site's rules"):
             ledgers.reserve(ledger, 1, EXACT, SUMS, **lacking)
     assert ledger.entries() == []
-
-
-def test_an_exact_sum_without_its_roster_is_no_entry_of_ours(ledger):
     with ledger._chain.open() as pages:
         pages.append(encode(Entry("reserve", session(1), SUMS, EXACT)))
     with pytest.raises(LedgerError, match="entry 1 of the ledger does not fit the others"):
@@ -142,15 +139,6 @@ def test_unknown_survivors_are_any_subset(needed):
     check_join([unknown._replace(survivors=sites("vabcde"))], over("vabcde"), OPEN)
 
 
-def test_unknown_survivors_are_any_subset_in_the_ledger(ledger):
-    """The site sent its counts and was never asked to confirm; later the whole is asked for."""
-    ledgers.spend(ledger, 1, EXACT, SUMS, exact=over("vabcd", 4), rules=OPEN)
-    with pytest.raises(PlanRefused, match="could show"):
-        ledgers.reserve(ledger, 2, EXACT, SUMS, exact=over("vabcd"), rules=OPEN)
-    ledger.record_survivors(session(1), sites("vabcd"), rules=OPEN)
-    ledgers.reserve(ledger, 2, EXACT, SUMS, exact=over("vabcd"), rules=OPEN)
-
-
 @pytest.mark.parametrize("shown", ["known first", "unknown first"])
 def test_every_story_is_looked_at(shown):
     """Only one of many subsets, {v,a,b,c}, would be three apart from nothing and one from this."""
@@ -161,7 +149,7 @@ def test_every_story_is_looked_at(shown):
         check_sites(ordered, sites("vabcdefgh"), OPEN)
 
 
-def test_too_many_stories_are_refused():
+def test_too_many_stories_and_too_few_sites_are_refused():
     few, many = over("abcdefgh", 6), over("abcdefghijkl", 3)
     assert len(few.stories()) == 37
     assert many.stories() == []
@@ -169,9 +157,6 @@ def test_too_many_stories_are_refused():
         check_join([many], over("vxyz"), OPEN)
     with pytest.raises(PlanRefused, match="cannot be told what they show together"):
         check_join([few, few], over("vxyz"), OPEN)  # 37 times 37
-
-
-def test_the_fewest_sites():
     with pytest.raises(PlanRefused, match="over 2 sites, and this site wants at least 3"):
         check_sites([], sites("va"), STRICT)
     check_sites([], sites("vab"), STRICT)
@@ -191,16 +176,6 @@ def test_nobody_may_be_missing_at_the_vote():
         check_vote([], asked, sites(survivors), OPEN)
 
 
-def test_nobody_may_be_missing_before_anything_is_counted(ledger):
-    ledgers.reserve(ledger, 1, EXACT, SUMS, exact=over("vabc"), rules=STRICT)
-    with pytest.raises(PlanRefused, match="sites dropped out"):
-        ledger.check_sites(session(1), sites("vab"), rules=STRICT)
-    ledger.check_sites(session(1), sites("vabc"), rules=STRICT)
-    assert ledger.status(session(1)) == "reserved"
-    ledgers.reserve(ledger, 2, 0.1, mix_exact=True)
-    ledger.check_sites(session(2), sites("va"), rules=STRICT)  # noise
-
-
 def test_the_guard_is_asked_before_anything_is_counted_too(ledger):
     for number, letters in enumerate(("v123", "v456"), start=1):
         ledgers.spend(ledger, number, EXACT, SUMS, exact=over(letters), rules=OPEN)
@@ -208,7 +183,12 @@ def test_the_guard_is_asked_before_anything_is_counted_too(ledger):
     ledgers.reserve(ledger, 3, EXACT, SUMS, exact=over("v123456xyz", 7), rules=OPEN)
     with pytest.raises(PlanRefused, match="could show the sum over 1 site:"):
         ledger.check_sites(session(3), sites("v123456"), rules=OPEN)
+    with pytest.raises(PlanRefused, match="sites dropped out"):
+        ledger.check_sites(session(3), sites("v123456xy"), rules=STRICT)
     ledger.check_sites(session(3), sites("v123456xyz"), rules=OPEN)
+    assert ledger.status(session(3)) == "reserved"
+    ledgers.reserve(ledger, 4, 0.1, mix_exact=True)
+    ledger.check_sites(session(4), sites("va"), rules=STRICT)  # noise
 
 
 def test_a_large_sum_is_the_only_one():
@@ -249,6 +229,17 @@ def judged(site, axis):
     site.judge(plan, members=members, coordinator=BOSS.public)
 
 
+@pytest.mark.parametrize("edges", [(0.5, 0.624), (0.1, 0.9, 0.95), (0.5, 0.5000001)])
+def test_edges_that_are_too_close_are_refused(tmp_path, edges):
+    axis = Axis.from_edges([0, *edges, 1], "clip")
+    with pytest.raises(PlanRefused, match=r"narrower than 0\.125 \(min_bin_width\)"):
+        judged(make_site(tmp_path / "closed", min_bin_width=0.125), axis)
+    with pytest.raises(PlanRefused, match=rf'axes = \["{axis.digest}"\]'):
+        judged(make_site(tmp_path / "other", min_bin_width=0.2), axis)
+    judged(make_site(tmp_path / "open", min_bin_width=0.0), axis)
+    judged(make_site(tmp_path / "named", min_bin_width=0.2, axes=(axis.digest,)), axis)
+
+
 def test_edges_that_are_far_enough_apart(tmp_path):
     for edges in ((0.125, 0.25), (0.1, 0.225, 0.4), (0.5,)):
         axis = Axis.from_edges([0, *edges, 1], "clip")
@@ -256,66 +247,35 @@ def test_edges_that_are_far_enough_apart(tmp_path):
     # Scores beyond the outermost edges are in the end bins: nothing lies between.
     axis = Axis.from_edges([0.3, 0.31, 0.6, 0.61], outside="clip")
     judged(make_site(tmp_path / "outer", min_bin_width=0.25), axis)
+    for bins in (2, 3, 7, 10, 49, 99, 128, 399):  # equal bins are as wide as they say
+        axis = Axis.uniform(bins, outside="clip")
+        judged(make_site(tmp_path / f"{bins}", min_bin_width=1 / bins), axis)
+        if bins > 2:
+            with pytest.raises(PlanRefused, match="min_bin_width"):
+                judged(make_site(tmp_path / f"{bins} wider", min_bin_width=1.01 / bins), axis)
 
 
-@pytest.mark.parametrize("edges", [(0.5, 0.624), (0.1, 0.9, 0.95), (0.5, 0.5000001)])
-def test_edges_that_are_too_close(tmp_path, edges):
-    axis = Axis.from_edges([0, *edges, 1], "clip")
-    with pytest.raises(PlanRefused, match=r"narrower than 0\.125 \(min_bin_width\)"):
-        judged(make_site(tmp_path / "closed", min_bin_width=0.125), axis)
-    judged(make_site(tmp_path / "opened", min_bin_width=0.0), axis)
-
-
-@pytest.mark.parametrize("bins", [2, 3, 7, 10, 49, 99, 128, 399])
-def test_equal_bins_are_as_wide_as_they_say(tmp_path, bins):
-    axis = Axis.uniform(bins, outside="clip")
-    judged(make_site(tmp_path / "as-wide", min_bin_width=1 / bins), axis)
-    if bins > 2:
-        with pytest.raises(PlanRefused, match="min_bin_width"):
-            judged(make_site(tmp_path / "wider", min_bin_width=1.01 / bins), axis)
-
-
-def test_an_axis_is_allowed_by_its_digest(tmp_path):
-    fine = Axis.uniform(64, outside="clip")
-    with pytest.raises(PlanRefused, match=rf'axes = \["{fine.digest}"\]'):
-        judged(make_site(tmp_path / "closed", min_bin_width=0.2), fine)
-    judged(make_site(tmp_path / "opened", min_bin_width=0.2, axes=(fine.digest,)), fine)
-
-
-CHANGED = [
-    Fingerprint(1001, "aa", "bb"),
-    Fingerprint(1000, "cc", "bb"),
-    Fingerprint(1000, "aa", "dd"),
-]
-
-
-@pytest.mark.parametrize("other", CHANGED, ids=["rows", "labels", "scores"])
-def test_changed_rows_under_the_same_name_are_refused(other):
+def test_changed_rows_under_the_same_name_are_refused():
     """One row added in between shows that patient's bin and label."""
     check_data(DATA, [done("vab", data=DATA)], [], STRICT)
-    for rules in (STRICT, OPEN._replace(min_new_rows=0)):
-        with pytest.raises(PlanRefused, match=r"rows are not those .*`fedgauge site dataset NAME`"):
-            check_data(other, [done("vab", data=DATA), done("vab")], [], rules)
-    check_data(other, [done("vab")], [], STRICT)
+    for other in (Fingerprint(1001, "aa", "bb"), Fingerprint(1000, "cc", "bb"), OF_OTHER_SCORES):
+        for rules in (STRICT, OPEN._replace(min_new_rows=0)):
+            with pytest.raises(PlanRefused, match=r"rows are not .*`fedgauge site dataset NAME`"):
+                check_data(other, [done("vab", data=DATA), done("vab")], [], rules)
+        check_data(other, [done("vab")], [], STRICT)
 
 
-@pytest.mark.parametrize("more", [-99, -1, 0, 1, 99])
-def test_another_dataset_with_few_new_rows_is_refused(more):
-    other = Fingerprint(1000 + more, "cc", "dd")
-    with pytest.raises(PlanRefused, match=r"nearly as many rows.*wait for 100 new rows"):
-        check_data(other, [], [Fingerprint(5, "ee", "ff"), DATA], STRICT)
-    check_data(other, [], [DATA], STRICT._replace(min_new_rows=abs(more)))
-
-
-def test_another_dataset_with_enough_new_rows_or_scored_anew():
+def test_another_dataset_needs_enough_new_rows_or_other_scores():
     """Scored anew no patient is new, and who compares two models sees two sums of all."""
+    for more in (-99, -1, 0, 1, 99):
+        other = Fingerprint(1000 + more, "cc", "dd")
+        with pytest.raises(PlanRefused, match=r"nearly as many rows.*wait for 100 new rows"):
+            check_data(other, [], [Fingerprint(5, "ee", "ff"), DATA], STRICT)
+        check_data(other, [], [DATA], STRICT._replace(min_new_rows=abs(more)))
     for more in (-100, 100, 5000):
         check_data(Fingerprint(1000 + more, "cc", "dd"), [], [DATA], STRICT)
-    check_data(Fingerprint(1000, "aa", "dd"), [], [DATA], STRICT)
-
-
-def test_a_further_model_does_not_make_rows_new():
-    """Nor do other groups: two plans on the same scores, under two names."""
+    check_data(OF_OTHER_SCORES, [], [DATA], STRICT)
+    # A further model does not make rows new, nor do other groups.
     both = Fingerprint(1000, "aa", "xx", columns=("bb", "dd"))
     for one, other in ((both, DATA), (DATA, both), (Fingerprint(1000, "aa", "bb", "gg"), DATA)):
         with pytest.raises(PlanRefused, match="under another name"):
@@ -386,8 +346,7 @@ def test_what_left_is_recorded_once(ledger):
             call(session(2))
 
 
-def test_entries_that_do_not_fit():
-    """Of unknown sessions, and of what leaves before it is committed."""
+def test_entries_that_do_not_fit_or_do_not_say_what_left():
     for kind in ("sent", "data", "survivors", "commit"):
         entry = Entry(kind, session(1), data=DATA, survivors=sites("vab"), number=1)
         with pytest.raises(LedgerError, match="entry 1 of the ledger does not fit"):
@@ -395,10 +354,6 @@ def test_entries_that_do_not_fit():
     reserved = Entry("reserve", session(1), SUMS, EXACT, roster=over("vab").roster)
     with pytest.raises(LedgerError, match="entry 2 of the ledger does not fit"):
         Books.of([reserved, Entry("sent", session(1), left=ledgers.SUBMITTED, number=2)])
-
-
-def test_what_left_is_said():
-    reserved = Entry("reserve", session(1), SUMS, EXACT, roster=over("vab").roster)
     committed = Entry("commit", session(1), number=2)
     for kind in ("sent", "reply"):
         with pytest.raises(LedgerError, match="entry 3 of the ledger does not fit"):
@@ -421,9 +376,8 @@ def fewest_by_rank(sets, sites):
     return 0
 
 
-@pytest.mark.parametrize(
-    ("sets", "fewest"),
-    [
+def test_known_cases_and_too_many_sets(monkeypatch):
+    for sets, fewest in (
         ([{0, 1, 2}], 3),
         ([{0, 1, 2}, {0, 1, 2}], 3),
         ([{0, 1, 2, 3}, {0, 1, 2}], 1),
@@ -433,13 +387,8 @@ def fewest_by_rank(sets, sites):
         ([set(range(7)), {0, 1, 2}, {3, 4, 5}], 1),
         # Weighted: twice one site and nothing else.
         ([{0, 1, 2, 3}, {0, 1, 4, 5}, {2, 3, 4, 5}, {0, 4, 2, 6}, {1, 3, 5, 6}], 1),
-    ],
-)
-def test_known_cases(sets, fewest):
-    assert fewest_shown(named(*sets)) == fewest
-
-
-def test_too_many_sets_cannot_be_judged(monkeypatch):
+    ):
+        assert fewest_shown(named(*sets)) == fewest
     monkeypatch.setattr(exact_sums, "MOST_WORK", 3)
     sets = named(range(10), range(3, 10), range(5, 10), range(7, 10))
     assert fewest_shown(sets) is None

@@ -32,10 +32,6 @@ def refusal(y_true, y_score, axis=None, **options):
     return str(caught.value)
 
 
-every_number_type = pytest.mark.parametrize(
-    "dtype", ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"]
-)
-
 CONTAINERS = {
     "list": list,
     "tuple": tuple,
@@ -59,16 +55,11 @@ def kind_of(column):
     return f"{module} {type(column).__name__} {getattr(column, 'dtype', '')}".strip()
 
 
-@pytest.mark.parametrize("labels_in", CONTAINERS)
-def test_every_container_counts_alike(labels_in):
-    for scores_in, contain in CONTAINERS.items():
-        y_true, y_score = CONTAINERS[labels_in](LABELS), contain(SCORES)
-        assert count(y_true, y_score) == COUNTS, scores_in
-
-
 @pytest.mark.parametrize("container", CONTAINERS)
-def test_truth_values_text_and_missing_values_in_every_container(container):
+def test_labels_scores_and_missing_values_in_every_container(container):
     contain = CONTAINERS[container]
+    for scores_in, other in CONTAINERS.items():
+        assert count(contain(LABELS), other(SCORES)) == COUNTS, scores_in
     assert count(contain([bool(label) for label in LABELS]), SCORES) == COUNTS
     words = contain(["pass" if label else "fail" for label in LABELS])
     assert count(words, SCORES, positive="pass") == COUNTS
@@ -147,20 +138,22 @@ def test_a_missing_score_is_never_a_score(missing, outside):
     assert told.startswith("1 of 3 scores are missing, NaN or infinite.")
 
 
-@pytest.mark.parametrize("part", ["labels", "scores"])
-def test_masked_rows_are_not_counted_as_if_they_were_there(part):
+def test_masked_rows_are_not_counted_as_if_they_were_there():
     mask = [False, False, True, False, False]
-    labels = np.ma.array(LABELS, mask=mask) if part == "labels" else LABELS
-    scores = np.ma.array(SCORES, mask=mask) if part == "scores" else SCORES
-    assert refusal(labels, scores)
+    assert refusal(np.ma.array(LABELS, mask=mask), SCORES)
+    assert refusal(LABELS, np.ma.array(SCORES, mask=mask))
 
 
-@every_number_type
-def test_zeros_and_ones_of_every_number_type(dtype):
+@pytest.mark.parametrize(
+    "dtype", ["?", *(f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8)), "f2", "f4", "f8"]
+)
+def test_labels_and_scores_of_every_number_type(dtype):
     labels = np.array(LABELS).astype(dtype)
     assert count(labels, SCORES) == COUNTS
     assert count(labels, SCORES, positive=1) == COUNTS
     assert count(labels, SCORES, positive=0) == COUNTS[::-1]
+    assert Examples(LABELS, labels).y_score.dtype == np.float64
+    assert count(LABELS, labels) == [[2, 0, 0, 0], [0, 0, 0, 3]]
 
 
 @pytest.mark.parametrize(
@@ -240,15 +233,12 @@ def test_a_third_label_is_refused(labels, positive, third):
     assert "77712345" not in told
 
 
-def test_whole_numbers_beyond_floats_stay_apart_and_spelt_nan_is_missing():
+def test_large_numbers_stay_apart_spelt_nan_is_missing_and_no_positive_label_is_told():
     labels = [2**53, 2**53 + 1, 2**53 + 2]
     assert "1 of 3 labels are a third value" in refusal(labels, [0.1, 0.2, 0.3], positive=2**53)
     # What NumPy makes of a missing value among words.
     labels = np.array(["yes", "no", math.nan])
     assert refusal(labels, [0.1, 0.2, 0.3], positive="yes").startswith("1 of 3 labels are missing")
-
-
-def test_a_positive_label_that_no_row_has_is_told():
     told = refusal(["no", "yes", "no", "yes", "yes"], SCORES, positive="Yes")
     assert told.startswith("3 of 5 labels are neither the positive label, which no row has,")
     assert "Check its spelling" in told
@@ -261,15 +251,12 @@ def test_a_third_label_in_a_later_batch_is_refused():
     assert reader.unusable == 0
     reader(np.array(["maybe", "yes", "maybe"]))
     assert (reader.unusable, reader.missing) == (2, 0)
-
-
-@pytest.mark.parametrize("batches", [([0, 1], [5, 1]), ([5, 1], [0, 1]), ([0, 0], [1, 5])])
-def test_a_third_number_in_a_later_batch_is_refused(batches):
-    reader = LabelReader(1)
-    for labels in batches:
-        reader(np.array(labels))
-    assert reader.unusable == 1
-    assert "third value" in reader.complaint()
+    for batches in (([0, 1], [5, 1]), ([5, 1], [0, 1]), ([0, 0], [1, 5])):
+        reader = LabelReader(1)
+        for labels in batches:
+            reader(np.array(labels))
+        assert reader.unusable == 1
+        assert "third value" in reader.complaint()
 
 
 @pytest.mark.parametrize(
@@ -299,23 +286,6 @@ def test_labels_of_unusable_kinds_are_refused_without_quoting_them(labels, posit
         assert secret not in told
 
 
-@every_number_type
-def test_scores_of_every_number_type(dtype):
-    scores = np.array([0, 1, 1, 0, 1]).astype(dtype)
-    assert Examples(LABELS, scores).y_score.dtype == np.float64
-    assert count(LABELS, scores) == [[2, 0, 0, 0], [0, 0, 0, 3]]
-
-
-def test_float32_just_above_one_is_refused_with_the_remedy():
-    scores = np.array([0.1, 0.9, 1.0000001, 0.3, 1.0000001], dtype=np.float32)
-    told = refusal(LABELS, scores)
-    assert told.startswith("2 of 5 scores lie outside the axis [0, 1].")
-    assert "outside='clip'" in told
-    assert "float32" in told
-    assert "000001" not in told
-    assert count(LABELS, scores, Axis.uniform(4, outside="clip")) == [[1, 1, 0, 0], [0, 0, 0, 3]]
-
-
 def test_a_refusal_never_quotes_scores_or_labels():
     told = refusal(LABELS, [0.0, 0.5, 1.0, 0.123456789, 1.5], Axis.from_values([0.0, 0.5, 1.0]))
     assert told.startswith("2 of 5 scores lie outside the axis of 3 values.")
@@ -324,6 +294,13 @@ def test_a_refusal_never_quotes_scores_or_labels():
         told = refusal(["no", "yes", "SECRETLABEL"], [0.123456789, 0.5, secret], positive="yes")
         assert "123456789" not in told
         assert "SECRETLABEL" not in told
+    scores = np.array([0.1, 0.9, 1.0000001, 0.3, 1.0000001], dtype=np.float32)
+    told = refusal(LABELS, scores)
+    assert told.startswith("2 of 5 scores lie outside the axis [0, 1].")
+    assert "outside='clip'" in told
+    assert "float32" in told
+    assert "000001" not in told
+    assert count(LABELS, scores, Axis.uniform(4, outside="clip")) == [[1, 1, 0, 0], [0, 0, 0, 3]]
 
 
 @pytest.mark.parametrize(
@@ -347,9 +324,12 @@ def test_scores_that_are_not_numbers_are_refused_without_quoting_them(scores):
     assert told == "y_score holds values that are not numbers. Convert the column to floats."
 
 
-def test_unequal_lengths_are_refused():
+def test_no_rows_and_unequal_lengths_are_refused():
     told = refusal([0] * 1234, [0.5] * 1233)
     assert told.startswith("y_true has 1,234 rows and y_score 1,233.")
+    for container in ("list", "numpy", "pandas", "polars", "pyarrow"):
+        empty = CONTAINERS[container]([])
+        assert refusal(empty, empty).startswith("there are no examples.")
 
 
 @pytest.mark.parametrize(
@@ -372,13 +352,7 @@ def test_only_flat_columns_are_taken(many, told):
     assert refusal(many, [0.1, 0.2]).startswith(told.format("y_true"))
 
 
-@pytest.mark.parametrize("container", ["list", "numpy", "pandas", "polars", "pyarrow"])
-def test_no_rows_are_refused(container):
-    empty = CONTAINERS[container]([])
-    assert refusal(empty, empty).startswith("there are no examples.")
-
-
-def test_examples_hide_their_rows_cannot_change_and_are_not_copied():
+def test_examples_hide_their_rows_cannot_change_are_not_copied_and_split_in_order():
     examples = Examples([0, 1], [0.123456789, 0.5])
     assert repr(examples) == "Examples(2 rows)"
     with pytest.raises(AttributeError):
@@ -387,50 +361,37 @@ def test_examples_hide_their_rows_cannot_change_and_are_not_copied():
     examples = Examples(labels, scores)
     assert np.shares_memory(examples.y_score, scores)
     assert np.shares_memory(examples.y_true, labels)
+    for rows, sizes in ((1, [1] * 5), (2, [2, 2, 1]), (5, [5]), (9, [5])):
+        parts = list(examples.split(rows))
+        assert [len(part) for part in parts] == sizes
+        assert np.concatenate([part.y_true for part in parts]).tolist() == LABELS
+        assert np.concatenate([part.y_score for part in parts]).tolist() == SCORES
 
 
-@pytest.mark.parametrize(("rows", "sizes"), [(1, [1] * 5), (2, [2, 2, 1]), (5, [5]), (9, [5])])
-def test_split_covers_all_rows_in_order(rows, sizes):
-    parts = list(Examples(LABELS, SCORES).split(rows))
-    assert [len(part) for part in parts] == sizes
-    assert np.concatenate([part.y_true for part in parts]).tolist() == LABELS
-    assert np.concatenate([part.y_score for part in parts]).tolist() == SCORES
-
-
-def test_data_comes_as_a_pair_as_examples_or_as_chunks_of_both():
+def test_data_comes_as_a_pair_as_examples_or_as_chunks_of_both_read_one_at_a_time():
     chunks = [(LABELS[:2], SCORES[:2]), Examples(LABELS[2:], SCORES[2:])]
-    for data in ((LABELS, SCORES), Examples(LABELS, SCORES), lambda: iter(chunks)):
+    asked = []
+
+    def read():
+        for chunk in chunks:
+            asked.append(chunk)
+            yield chunk
+
+    next(read_batches(read))
+    assert len(asked) == 1
+    for data in ((LABELS, SCORES), Examples(LABELS, SCORES), read):
         histogram = ScoreHistogram(Axis.uniform(4))
         histogram.update_batches(read_batches(data))
         assert histogram.counts.tolist() == COUNTS
-
-
-def test_chunks_are_read_one_at_a_time():
-    asked = []
-
-    def chunks():
-        for number in range(3):
-            asked.append(number)
-            yield [0, 1], [0.1, 0.9]
-
-    batches = read_batches(chunks)
-    next(batches)
-    assert asked == [0]
-
-
-@pytest.mark.parametrize(
-    ("data", "told"),
-    [
+    for data, told in (
         ([[0, 1], [0.1, 0.2]], "got list of 2"),
         (([0], [0.1], [0]), "got tuple of 3"),
         (7, "got int."),
         (lambda: [[0, 1]], "got list of 2"),
         (lambda: 7, "returned int"),
-    ],
-)
-def test_data_of_another_shape_is_refused(data, told):
-    with pytest.raises(InputError, match=told):
-        list(read_batches(data))
+    ):
+        with pytest.raises(InputError, match=told):
+            list(read_batches(data))
 
 
 SECRETS = ("0.123456", "secret")
@@ -475,20 +436,16 @@ def refusal_frames(source, **options):
     return str(caught.value)
 
 
-def test_a_frame_counts_like_a_file(make, file):
-    result = fg.evaluate(table_of(make(make_columns())))
+def test_a_frame_counts_like_a_file_also_by_subject(make, file):
+    frame = make(make_columns())
+    result = fg.evaluate(table_of(frame))
     assert result.record == fg.evaluate(table_of([file])).record
     assert result.clients == 7
-
-
-def test_a_frame_counts_like_a_file_by_subject(make, file):
-    options = {
-        "privacy": fg.DistributedDP(8.0, unit="subject", max_per_unit=2),
-        "tree": (16,),
-        "seed": 3,
-    }
-    sources = (make(make_columns()), [file])
-    one, other = (fg.evaluate(table_of(source, subject="person"), **options) for source in sources)
+    privacy = fg.DistributedDP(8.0, unit="subject", max_per_unit=2)
+    one, other = (
+        fg.evaluate(table_of(source, subject="person"), privacy=privacy, tree=(16,), seed=3)
+        for source in (frame, [file])
+    )
     assert one.record == other.record
 
 
@@ -507,37 +464,28 @@ def test_one_path_is_as_good_as_several(file):
         assert fg.evaluate(table_of(source)).clients == 7
 
 
-@pytest.mark.parametrize("names", [[1, 2, 1], [True, False, True]])
-def test_kinds_of_client_column(make, names):
-    frame = make(SMALL | {"site": names, "y": ["no", "yes", "yes"]})
-    result = fg.evaluate(table_of(frame), positive="yes")
-    assert (result.clients, result.positives) == (2, 2)
-
-
-def test_pandas_columns_of_their_own_kinds():
+def test_kinds_of_columns(make):
+    for names in ([1, 2, 1], [True, False, True]):
+        frame = make(SMALL | {"site": names, "y": ["no", "yes", "yes"]})
+        result = fg.evaluate(table_of(frame), positive="yes")
+        assert (result.clients, result.positives) == (2, 2)
     frame = pd.DataFrame(SMALL, index=[5, 5, 7])
     expected = fg.evaluate(table_of(frame)).record
-    frame["site"] = frame["site"].astype("category")
-    frame["p"] = frame["p"].astype("Float64")
-    frame["y"] = frame["y"].astype("boolean")
+    frame = frame.astype({"site": "category", "p": "Float64", "y": "boolean"})
     assert fg.evaluate(table_of(frame)).record == expected
+
+
+NO_CLIENT = "the data frame: column 'site' names no client in 1 row. Fill"
+NO_COLUMN = "the data frame: there is no column 'q'. The columns are 'site', 'y', 'p'."
 
 
 @pytest.mark.parametrize(
     ("changes", "options", "told"),
     [
-        (
-            {"site": ["secret", None, "a"]},
-            {},
-            "the data frame: column 'site' names no client in 1 row. Fill",
-        ),
+        ({"site": ["secret", None, "a"]}, {}, NO_CLIENT),
         ({"site": ["secret", None, None]}, {}, "in 2 rows"),
         ({"site": [["secret"], ["b"], ["c"]]}, {}, "holds lists"),
-        (
-            {},
-            {"score": "q"},
-            "the data frame: there is no column 'q'. The columns are 'site', 'y', 'p'.",
-        ),
+        ({}, {"score": "q"}, NO_COLUMN),
         ({}, {"score": "y"}, "one column cannot be two things"),
         ({"p": ["0.123456", "secret", "x"]}, {}, "not numbers"),
         ({name: values[:0] for name, values in SMALL.items()}, {}, "no examples"),
@@ -547,16 +495,11 @@ def test_frames_that_cannot_be_read_are_refused(make, changes, options, told):
     assert told in refusal_frames(make(SMALL | changes), **options)
 
 
-def test_kinds_of_frames_that_cannot_be_read():
+def test_what_is_neither_path_nor_frame_or_a_frame_of_no_use_is_refused():
     frame = pd.DataFrame([["a", 0, 0.1, 1, 2]], columns=["site", "y", "p", "u", "u"])
     assert "columns of the same name" in refusal_frames(frame)
     assert "collect()" in refusal_frames(pl.DataFrame(SMALL).lazy())
-
-
-@pytest.mark.parametrize(
-    "source", [SMALL, 3, None, np.zeros(2), ["a.csv", 3], pa.RecordBatch.from_pydict(SMALL)]
-)
-def test_what_is_neither_path_nor_frame(source):
-    told = refusal_frames(source)
-    assert told.startswith("expected a path, several, or a data frame")
-    assert told.endswith(f"got {type(source).__name__}.")
+    for source in (SMALL, 3, None, np.zeros(2), ["a.csv", 3], pa.RecordBatch.from_pydict(SMALL)):
+        told = refusal_frames(source)
+        assert told.startswith("expected a path, several, or a data frame")
+        assert told.endswith(f"got {type(source).__name__}.")

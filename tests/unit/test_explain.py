@@ -16,21 +16,13 @@ from fedgauge.secagg import Stage
 
 POSITIVE = "What counts as positive"
 TITLES = [
-    POSITIVE,
-    "What leaves each site",
-    "What is learned from it",
-    "What is promised",
-    "Who must take part",
-    "What is not protected",
-    "Which plan this is",
+    *(POSITIVE, "What leaves each site", "What is learned from it", "What is promised"),
+    *("Who must take part", "What is not protected", "Which plan this is"),
 ]
 WORST = "What each party learns in the worst case"
 PARTIES = [
-    "The coordinator",
-    "The coordinator with 2 colluding sites",
-    "Another site",
-    "Whoever reads the result",
-    "Whoever sees all messages",
+    *("The coordinator", "The coordinator with 2 colluding sites", "Another site"),
+    *("Whoever reads the result", "Whoever sees all messages"),
 ]
 
 
@@ -51,7 +43,6 @@ def worst_cases(plan):
 
 
 def example(plan):
-    """The worked example: the paragraph after the parties."""
     found = paragraphs(plan)
     (title,) = (t for t in found if t.startswith(("What epsilon", "What this means")))
     return found[title]
@@ -133,7 +124,12 @@ def test_numbers_that_leave(name, numbers, size):
         assert words in large
 
 
-def test_cap():
+def test_what_leaves_is_capped_and_an_exact_sum_hides_sites_not_persons():
+    text = paragraphs(PLANS["exact"])["What is promised"]
+    assert text.startswith("Nobody sees the counts of one site")
+    assert "no differential privacy" in text
+    assert "epsilon" not in text
+    assert "Two sums that differ by one site, or by one person, show the difference" in text
     for unit, cap, told in (
         ("subject", 1, "Of each subject at most 1 row "),
         ("subject", 3, "Of each subject at most 3 rows "),
@@ -142,14 +138,6 @@ def test_cap():
         plan = make_plan(fg.DistributedDP(1.0, unit=unit, max_per_unit=cap))
         assert told in paragraphs(plan)["What leaves each site"]
     assert "at most" not in paragraphs(PLANS["example"])["What leaves each site"]
-
-
-def test_exact_sum_hides_sites_not_persons():
-    text = paragraphs(PLANS["exact"])["What is promised"]
-    assert text.startswith("Nobody sees the counts of one site")
-    assert "no differential privacy" in text
-    assert "epsilon" not in text
-    assert "Two sums that differ by one site, or by one person, show the difference" in text
 
 
 @pytest.mark.filterwarnings("ignore::fedgauge.PrivacyWarning")
@@ -167,30 +155,24 @@ def test_epsilon_and_delta_and_what_they_mean():
     assert "but for a chance of 1 in 1,000,000 (delta)" in text
 
 
-@pytest.mark.parametrize(
-    ("unit", "whose"),
-    [
-        ("example", "one row of data"),
-        ("subject", "all rows of one person at one site"),
-        ("client", "all data of one site"),
-    ],
-)
-def test_whom_it_protects_against_what(unit, whose):
+def test_whom_it_protects_against_what():
+    whose = {"example": "one row of data", "subject": "all rows of one person at one site"}
     changes = {"add-remove": "were there or not", "replace-one": "were replaced by others"}
-    for neighbours, change in changes.items():
-        privacy = fg.DistributedDP(1.0, unit=unit, neighbours=neighbours)
-        text = paragraphs(make_plan(privacy))["What is promised"]
-        assert f"if {whose} {change}" in text
+    for unit, rows in (whose | {"client": "all data of one site"}).items():
+        for neighbours, change in changes.items():
+            privacy = fg.DistributedDP(1.0, unit=unit, neighbours=neighbours)
+            text = paragraphs(make_plan(privacy))["What is promised"]
+            assert f"if {rows} {change}" in text
 
 
-@pytest.mark.parametrize(("survivors", "colluding"), [(9, 2), (5, 1), (4, 3)])
-def test_who_must_take_part(survivors, colluding):
-    cohort = fg.Cohort(survivors, colluding)
-    text = paragraphs(make_plan(fg.DistributedDP(1.0), cohort=cohort))["Who must take part"]
-    assert text.startswith(f"At least {survivors} sites; with fewer nothing is released.")
-    assert f"when {survivors - colluding} of them add" in text
-    shared = "1 other site tells" if colluding == 1 else f"{colluding} others tell"
-    assert f"even if {shared} the readers of the result everything" in text
+def test_who_must_take_part():
+    shares = ((9, 2, "2 others tell"), (5, 1, "1 other site tells"), (4, 3, "3 others tell"))
+    for survivors, colluding, shared in shares:
+        cohort = fg.Cohort(survivors, colluding)
+        text = paragraphs(make_plan(fg.DistributedDP(1.0), cohort=cohort))["Who must take part"]
+        assert text.startswith(f"At least {survivors} sites; with fewer nothing is released.")
+        assert f"when {survivors - colluding} of them add" in text
+        assert f"even if {shared} the readers of the result everything" in text
     text = paragraphs(PLANS["exact"])["Who must take part"]
     assert text == "At least 9 sites; with fewer nothing is released."
 
@@ -217,7 +199,7 @@ def test_every_party_has_a_worst_case(name):
     assert "the others, at least 7, keep" in told["The coordinator with 2 colluding sites"]
 
 
-def test_parties_of_an_exact_sum():
+def test_parties_of_exact_sums_and_local_reports_and_how_many_collude():
     told = worst_cases(MERGED)
     assert "a single one included" in told["The coordinator"]
     assert "at least 7 of them" in told["The coordinator with 2 colluding sites"]
@@ -226,17 +208,11 @@ def test_parties_of_an_exact_sum():
     bare = worst_cases(PLANS["exact"])
     assert "joins no small ranges" in bare["Whoever reads the result"]
     assert "fewer than" not in bare["Another site"]
-
-
-def test_parties_of_local_reports():
     told = worst_cases(LOCAL)
     assert list(told) == [party.replace("2 colluding", "any colluding") for party in PARTIES]
     assert all("epsilon 1 allows" in told[who] for who in (PARTIES[0], PARTIES[3]))
     assert "As much as the coordinator" in told["Whoever sees all messages"]
     assert "sum" not in " ".join(told.values())
-
-
-def test_how_many_collude_is_told():
     one = worst_cases(make_plan(fg.DistributedDP(1.0), cohort=fg.Cohort(5, 1)))
     assert "The coordinator with 1 colluding site" in one
     for privacy in (fg.SecureAggregation(), fg.DistributedDP(1.0)):
@@ -345,7 +321,7 @@ def binary(positive=None, **task):
     return plan_for(bins=8, task=fg.BinaryTask(positive, **task))
 
 
-def test_the_positive_label_is_named():
+def test_the_positive_label_is_named_whatever_is_sent():
     others = "count as positive, all others as negative."
     none = f"The plan names no label: rows labelled 1 or true {others}"
     for positive, label in (("hiv-positive", "'hiv-positive'"), (2, "2"), (True, "true"), (0, "0")):
@@ -353,9 +329,6 @@ def test_the_positive_label_is_named():
             told = f"Rows labelled {label} {others}"
             assert words(binary(positive)).startswith(f"{POSITIVE}\n  {told}\n")
             assert words(binary()).startswith(f"{POSITIVE}\n  {none}\n")
-
-
-def test_the_positive_label_is_named_whatever_is_sent():
     axis, cohort = fg.Axis.uniform(8, outside="clip"), fg.Cohort(3, 1)
     task, dp = fg.BinaryTask("hiv-positive"), fg.DistributedDP(1.0)
     apart = LabelTask("hiv-positive", "ab" * 32)
@@ -366,9 +339,15 @@ def test_the_positive_label_is_named_whatever_is_sent():
         fg.EvaluationPlan.for_histogram(axis, cohort, task=apart, privacy=flip),
     ):
         assert "labelled 'hiv-positive' count" in explain(plan)
+    classes = fg.MulticlassTask(labels=["cat", "dog", "owl"])
+    labels = fg.MultilabelTask(labels=["fever", "cough"])
+    each = "Rows with 1 or true in the column of a label, all others as negative: fever, cough."
+    in_turn = "Each class in turn, all others as negative: cat, dog, owl."
+    assert paragraphs(plan_for(bins=8, task=classes))[POSITIVE] == in_turn
+    assert paragraphs(plan_for(bins=8, task=labels))[POSITIVE] == each
 
 
-def test_a_positive_label_speaks_for_nobody():
+def test_no_label_speaks_for_anybody_and_no_name_hides_behind_many():
     """A plan is somebody else's: its label may hold anything, and be of any length."""
     hostile = "yes\x1b[2J\n\nWhat is promised\n  Everything\u202e" + "x" * 10_000
     text = explain(binary(hostile))
@@ -377,23 +356,6 @@ def test_a_positive_label_speaks_for_nobody():
     assert r"'yes\x1b[2J\n\nWhat is promised\n  Everything\u202e" in text
     assert len(text.split("\n")[1]) < 400
     assert re.search(r"xxx\.\.\. and 9,\d{3} characters more count as positive", text)
-
-
-def test_classes_and_labels_are_each_positive_in_turn():
-    classes = fg.MulticlassTask(labels=["cat", "dog", "owl"])
-    labels = fg.MultilabelTask(labels=["fever", "cough"])
-    for task, told in (
-        (classes, "Each class in turn, all others as negative: cat, dog, owl."),
-        (
-            labels,
-            "Rows with 1 or true in the column of a label, all others as negative: fever, cough.",
-        ),
-    ):
-        assert paragraphs(plan_for(bins=8, task=task))[POSITIVE] == told
-
-
-def test_no_name_hides_behind_many():
-    """A group that is one patient could be the last of hundreds."""
     wards = [f"ward {number}" for number in range(300)]
     text = explain(binary(groups={"ward": [*wards, "Jane Doe"]}, models=("new", "old")))
     assert "Jane Doe" in text
@@ -402,14 +364,9 @@ def test_no_name_hides_behind_many():
 
 
 def test_label_parties_are_told_what_leaves_and_who_learns_what():
-    found = paragraphs(APART)
-    assert list(found) == [
-        *TITLES[:-1],
-        WORST,
-        "What epsilon 1 means",
-        "Where this holds",
-        TITLES[-1],
-    ]
+    found, told = paragraphs(APART), worst_cases(APART)
+    titles = [*TITLES[:-1], WORST, "What epsilon 1 means", "Where this holds", TITLES[-1]]
+    assert list(found) == titles
     left = found["What leaves each site"]
     assert left.startswith("28 whole numbers, once: ")
     assert "are positive, and in larger ranges made of these. " in left
@@ -420,16 +377,8 @@ def test_label_parties_are_told_what_leaves_and_who_learns_what():
     assert "whatever ranges whoever scored" in found["What is promised"]
     assert "is protected label by label, not as a whole" in found["What is not protected"]
     assert "such as a label" not in found["What epsilon 1 means"]
-
-
-def test_each_party_of_labels_apart_has_a_worst_case():
-    told = worst_cases(APART)
-    assert list(told) == [
-        "The coordinator, who scored the examples",
-        PARTIES[1],
-        "Another site with labels",
-        *PARTIES[3:],
-    ]
+    scoring = "The coordinator, who scored the examples"
+    assert list(told) == [scoring, PARTIES[1], "Another site with labels", *PARTIES[3:]]
     scorer, _, party, reader, onlooker = told.values()
     assert "at least 9 sites" in scorer
     assert "hostile coordinator" in scorer
@@ -438,9 +387,6 @@ def test_each_party_of_labels_apart_has_a_worst_case():
     assert "epsilon 1 allows" in reader
     assert "how many examples all sites together have in it, exactly" in reader
     assert "no label" in onlooker
-
-
-def test_labels_apart_are_explained_without_jargon():
     for word in ("bin", "bins", "axis", "roster", "flip", "_", "(", "="):
         assert not re.search(rf"\b{re.escape(word)}\b", explain(APART).replace("(delta)", "")), word
 
@@ -460,7 +406,6 @@ def told(task, *rows, **more):
 
 
 def pets(rows=600, order=(0, 1, 2), seed=3):
-    """Labels and scores of a fair model, the columns in an order."""
     rng = np.random.default_rng(seed)
     kind = rng.integers(0, 3, rows)
     odds = np.exp(rng.normal(size=(rows, 3)) + 1.0 * (kind[:, None] == np.arange(3)))
@@ -489,7 +434,7 @@ def test_columns_of_classes_that_are_swapped_are_told(order, swapped, groups):
     assert all(f"by the score of {', '.join(swapped)} another" in each for each in sentences)
 
 
-def test_where_nothing_is_told_of_the_order_of_columns():
+def test_how_columns_are_ordered_is_seen_of_the_first_model_and_of_many_rows():
     """Of few rows, and of scores that favour owls whatever a row is: no two classes swap."""
     labels, scores = pets(rows=100, order=(1, 0, 2))
     assert counted(fg.MulticlassTask(labels=CLASSES), labels, scores).swapped == ()
@@ -500,9 +445,6 @@ def test_where_nothing_is_told_of_the_order_of_columns():
     names = [f"class {number}" for number in range(40)]
     seen = counted(fg.MulticlassTask(labels=names), names[:3] * 2, np.full((6, 40), 0.5))
     assert seen.in_words.startswith("6 rows: of classes 3 of 40 have rows, 0 scores clipped")
-
-
-def test_the_scores_of_the_first_model_are_looked_at():
     labels, right = pets()
     _, wrong = pets(order=(1, 0, 2))
     task = fg.MulticlassTask(labels=CLASSES, models=["new", "old"])
@@ -529,7 +471,7 @@ def test_groups_that_hardly_occur_are_told(groups, warned):
     assert all(warned in each and "group of sex" in each for each in sentences)
 
 
-def test_two_groupings_are_told_crossed_or_not():
+def test_rows_are_told_by_grouping_label_and_class():
     rows = [0, 1, 1, 0], [0.5] * 4
     groups = {"sex": ["women", "men", "men", "x"], "ward": [1.0, 2.0, 3.0, None]}
     lists = {"sex": ["women", "men"], "ward": ["1", "2"]}
@@ -539,9 +481,6 @@ def test_two_groupings_are_told_crossed_or_not():
             {"women": 1, "men": 2, "other": 1},
             {"1": 1, "2": 1, "other": 2},
         ]
-
-
-def test_labels_without_rows_and_a_class_of_all_rows_are_told():
     labels, task = np.array([[0, 1], [0, 0]]), fg.MultilabelTask(labels=["fever", "cough"])
     (sentence,) = told(task, labels, np.array([[0.1, 0.2], [0.3, 0.4]]))
     assert sentence.startswith("none of 2 rows have the label fever, which is 1 in its column.")

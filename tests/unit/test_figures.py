@@ -25,7 +25,6 @@ def result():
 
 
 def is_near(image, colour):
-    """Which pixels have about this colour, given on a scale of 0 to 255."""
     return np.abs(image[..., :3] * 255 - colour).max(axis=-1) < 12
 
 
@@ -67,7 +66,6 @@ def test_curve_lies_where_the_numbers_say(tmp_path):
 
 @pytest.fixture
 def figures(monkeypatch):
-    """Figures as they would be saved."""
     drawn = []
     monkeypatch.setattr(
         "matplotlib.figure.Figure.savefig", lambda figure, *_, **__: drawn.append(figure)
@@ -236,8 +234,9 @@ def test_classes_of_several_models_have_averages_alone(figures, tmp_path):
     assert [each.split(" (")[0] for each in texts(figures[0])[0]] == ["new", "old", "chance"]
 
 
-@pytest.mark.parametrize("name", OF_SLICES)
-def test_other_pictures_are_not_overwritten(name, tmp_path):
-    (tmp_path / name).write_bytes(b"\x89PNG\r\n\x1a\n not ours")
-    with pytest.raises(fg.InputError, match=rf"{name} exists and is no plot of fedgauge"):
-        refuse_to_replace(plots=tmp_path)
+def test_other_pictures_are_not_overwritten(tmp_path):
+    for name in OF_SLICES:
+        (tmp_path / name).write_bytes(b"\x89PNG\r\n\x1a\n not ours")
+        with pytest.raises(fg.InputError, match=rf"{name} exists and is no plot of fedgauge"):
+            refuse_to_replace(plots=tmp_path)
+        (tmp_path / name).unlink()

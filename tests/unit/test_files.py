@@ -125,14 +125,18 @@ def test_large_files_come_in_batches_and_can_be_read_again(table, tmp_path, endi
         np.testing.assert_array_equal(one.y_score, other.y_score)
 
 
-@pytest.mark.parametrize(
-    ("name", "client"), [("site-a.csv", "site-a"), ("site-a.tsv.gz", "site-a"), ("b.parquet", "b")]
-)
-def test_name_is_the_stem(tmp_path, name, client):
-    content = b"y\tp\n0\t0.1\n" if ".tsv" in name else b"y,p\n0,0.1\n"
-    content = gzip.compress(content) if name.endswith(".gz") else content
-    path = write(tmp_path / name, parquet_bytes() if name.endswith(".parquet") else content)
-    assert fg.ScoreFile(str(path), label="y", score="p").name == client
+def test_name_is_the_stem_and_the_case_of_the_ending_does_not_matter(tmp_path):
+    content = b"y\tp\n0\t0.1\n1\t0.9\n"
+    for name, data in (
+        ("site-a.csv", content.replace(b"\t", b",")),
+        ("site-a.tsv.gz", gzip.compress(content)),
+        ("b.parquet", parquet_bytes()),
+    ):
+        for written in (name, name.upper(), name.replace("csv", "Csv").replace("gz", "GZ")):
+            path = write(tmp_path / written, data)
+            named = fg.ScoreFile(str(path), label="y", score="p").name
+            assert named == written.split(".")[0]
+            assert totals(evaluate_file(path)) == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +155,7 @@ def test_kinds_of_client_column(tmp_path, column):
     assert (result.clients, *totals(result)) == (2, 2, 1)
 
 
-def test_client_is_the_same_in_csv_and_parquet(tmp_path):
+def test_clients_are_told_by_any_kind_of_column_alike_in_csv_and_parquet(tmp_path):
     first = write(tmp_path / "s.csv", "y,p,site\n0,0.1,1\n1,0.9,2\n")
     second = parquet(tmp_path / "s.parquet", y=[0, 1], p=[0.1, 0.9], site=[2, 3])
     assert evaluate_table(first, second).clients == 3
@@ -258,32 +262,20 @@ def test_places_that_are_no_files(tmp_path):
     assert refusal(evaluate_file, tmp_path / ("x" * 300 + ".csv"))
 
 
-@pytest.mark.parametrize("name", ["E.CSV", "e.Csv", "E.CSV.GZ", "e.csv.GZ", "E.PARQUET"])
-def test_case_of_the_ending_does_not_matter(tmp_path, name):
-    content = b"y,p\n0,0.1\n1,0.9\n"
-    if name.endswith("GZ"):
-        content = gzip.compress(content)
-    path = write(tmp_path / name, parquet_bytes() if name == "E.PARQUET" else content)
-    assert totals(evaluate_file(path)) == (1, 1)
-
-
-@pytest.mark.parametrize("ending", ["csv", "tsv", "parquet"])
-def test_random_bytes(tmp_path, ending):
+def test_random_bytes_and_damaged_parquet_end_in_a_readable_error(tmp_path):
     for seed in range(8):
         noise = np.random.default_rng(seed).bytes(5_000)
-        assert f"x.{ending}" in refusal(evaluate_file, write(tmp_path / f"x.{ending}", noise))
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_damaged_parquet_ends_in_a_readable_error(tmp_path, seed):
-    rng = np.random.default_rng(seed)
-    table = pa.table({"y": rng.integers(0, 2, 3_000), "p": rng.random(3_000)})
-    pq.write_table(table, tmp_path / "x.parquet", compression="gzip")
-    damaged = bytearray((tmp_path / "x.parquet").read_bytes())
-    start = int(rng.integers(4, len(damaged) - 40))
-    damaged[start : start + 40] = rng.bytes(40)
-    message = refusal(evaluate_file, write(tmp_path / "x.parquet", bytes(damaged)))
-    assert "x.parquet" in message
+        for ending in ("csv", "tsv", "parquet"):
+            assert f"x.{ending}" in refusal(evaluate_file, write(tmp_path / f"x.{ending}", noise))
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        table = pa.table({"y": rng.integers(0, 2, 3_000), "p": rng.random(3_000)})
+        pq.write_table(table, tmp_path / "x.parquet", compression="gzip")
+        damaged = bytearray((tmp_path / "x.parquet").read_bytes())
+        start = int(rng.integers(4, len(damaged) - 40))
+        damaged[start : start + 40] = rng.bytes(40)
+        message = refusal(evaluate_file, write(tmp_path / "x.parquet", bytes(damaged)))
+        assert "x.parquet" in message
 
 
 @pytest.mark.parametrize("name", ["ArrowNotImplementedError", "ArrowTypeError", "ArrowMemoryError"])
@@ -303,34 +295,24 @@ def test_whatever_arrow_says_of_a_parquet_file(tmp_path, monkeypatch, name):
 BEFORE = pytest.mark.parametrize("before", ["", "0,0.1\n", MANY], ids=["first", "second", "late"])
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        pytest.param("1,SECRET123\n", id="text for a score"),
-        pytest.param('1,"0,987654321"\n', id="decimal comma"),
-    ],
-)
 @BEFORE
-def test_csv_scores_that_are_not_numbers(tmp_path, before, row):
-    message = refusal(evaluate_file, write(tmp_path / "export.csv", f"y,p\n{before}{row}"))
-    assert "export.csv" in message
-    assert "column 'p' holds values that are not numbers. Check which column" in message
-    assert "(decimal=...)" in message
+def test_csv_scores_that_are_not_numbers(tmp_path, before):
+    for row in ("1,SECRET123\n", '1,"0,987654321"\n'):
+        message = refusal(evaluate_file, write(tmp_path / "export.csv", f"y,p\n{before}{row}"))
+        assert "export.csv" in message
+        assert "column 'p' holds values that are not numbers. Check which column" in message
+        assert "(decimal=...)" in message
 
 
-@pytest.mark.parametrize(
-    ("row", "columns"),
-    [("1,0.987654321,SECRET123\n", 3), ("SECRET123\n", 1)],
-    ids=["more", "fewer"],
-)
 @pytest.mark.parametrize("name", ["export.csv", "export.csv.gz"])
 @BEFORE
-def test_rows_of_another_width_are_named_by_line(tmp_path, before, name, row, columns):
-    content = f"y,p\n{before}{row}".encode()
-    path = write(tmp_path / name, gzip.compress(content) if name.endswith("gz") else content)
-    line = 2 + before.count("\n")
-    told = f"{name}: line {line:,} has {columns} columns where the header has 2. Mend that line"
-    assert told in refusal(evaluate_file, path)
+def test_rows_of_another_width_are_named_by_line(tmp_path, before, name):
+    for row, columns in (("1,0.987654321,SECRET123\n", 3), ("SECRET123\n", 1)):
+        content = f"y,p\n{before}{row}".encode()
+        path = write(tmp_path / name, gzip.compress(content) if name.endswith("gz") else content)
+        line = 2 + before.count("\n")
+        told = f"{name}: line {line:,} has {columns} columns where the header has 2. Mend that line"
+        assert told in refusal(evaluate_file, path)
 
 
 def test_lines_are_counted_as_an_editor_counts_them(tmp_path):
@@ -340,58 +322,47 @@ def test_lines_are_counted_as_an_editor_counts_them(tmp_path):
     assert "line 6 has 4 columns where the header has 3" in told
 
 
-@pytest.mark.parametrize(
-    ("text", "options"),
-    [
-        pytest.param("y;p\n0;0,25\n1;0,75\n", {"separator": ";", "decimal": ","}, id="both"),
-        pytest.param("y|p\n0|0.25\n1|0.75\n", {"separator": "|"}, id="separator"),
-        pytest.param('y,p\n0,"0,25"\n1,"0,75"\n', {"decimal": ","}, id="quoted"),
-    ],
-)
-def test_separator_and_decimal(tmp_path, text, options):
-    path = write(tmp_path / "x.csv", text)
-    columns = {"label": "y", "score": "p"} | options
-    strict, lenient = fg.ScoreFile(path, **columns), fg.ScoreFile(path, **columns)
-    lenient.check()
-    skipped = []
-    for batches in (strict(), lenient.leniently(lambda: skipped.append(1))):
-        assert [list(batch.y_score) for batch in batches] == [[0.25, 0.75]]
-    assert not skipped
+def test_separator_and_decimal(tmp_path):
+    for text, options in (
+        ("y;p\n0;0,25\n1;0,75\n", {"separator": ";", "decimal": ","}),
+        ("y|p\n0|0.25\n1|0.75\n", {"separator": "|"}),
+        ('y,p\n0,"0,25"\n1,"0,75"\n', {"decimal": ","}),
+    ):
+        path = write(tmp_path / "x.csv", text)
+        strict, lenient = (fg.ScoreFile(path, label="y", score="p", **options) for _ in range(2))
+        lenient.check()
+        skipped = []
+        for batches in (strict(), lenient.leniently(lambda skipped=skipped: skipped.append(1))):
+            assert [list(batch.y_score) for batch in batches] == [[0.25, 0.75]]
+        assert not skipped
 
 
-def test_a_point_is_in_no_number_with_a_decimal_comma(tmp_path):
+def test_rows_that_the_decimal_comma_does_not_fit_are_told(tmp_path):
     """Read as thousands it would be a thousand times the score."""
     path = write(tmp_path / "x.csv", "y;p\n0;0.25\n1;0,75\n")
     file = fg.ScoreFile(path, label="y", score="p", separator=";", decimal=",")
     assert "not numbers" in refusal(lambda: list(file()))
     (batch,) = file.leniently(lambda: None)
     np.testing.assert_array_equal(batch.y_score, [np.nan, 0.75])
-
-
-def test_a_site_does_not_join_with_rows_none_of_which_fits_the_header(tmp_path):
-    """Under noise they would all be left out, without a word to others."""
     path = write(tmp_path / "x.csv", "y,p\n0,0,987654321\n1,0,5\n")
     file = fg.ScoreFile(path, label="y", score="p", decimal=",")
     assert "no row has as many columns as the header" in refusal(file.check)
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "told"),
-    [
-        ("x.csv", {"separator": ";;"}, "separator must be one character"),
-        ("x.csv", {"separator": ""}, "separator must be one character"),
-        ("x.csv", {"separator": '"'}, "separator must be one character"),
-        ("x.csv", {"decimal": ";"}, "decimal must be '.' or ','"),
-        ("x.parquet", {"separator": ";"}, "for Parquet files"),
-        ("x.parquet", {"decimal": ","}, "for Parquet files"),
-    ],
-)
-def test_separators_that_cannot_be(tmp_path, name, options, told):
-    content = parquet_bytes() if name == "x.parquet" else "y,p\n0,0.1\n"
-    path = write(tmp_path / name, content)
-    message = refusal(lambda: fg.ScoreFile(path, label="y", score="p", **options))
-    assert name in message
-    assert told in message
+def test_separators_that_cannot_be(tmp_path):
+    for name, content, options, told in (
+        *(
+            ("x.csv", "y,p\n0,0.1\n", {"separator": given}, "separator must be one character")
+            for given in (";;", "", '"')
+        ),
+        ("x.csv", "y,p\n0,0.1\n", {"decimal": ";"}, "decimal must be '.' or ','"),
+        ("x.parquet", parquet_bytes(), {"separator": ";"}, "for Parquet files"),
+        ("x.parquet", parquet_bytes(), {"decimal": ","}, "for Parquet files"),
+    ):
+        path = write(tmp_path / name, content)
+        message = refusal(fg.ScoreFile, path, label="y", score="p", **options)
+        assert name in message
+        assert told in message
 
 
 def test_a_table_takes_each_file_once(tmp_path, monkeypatch):
@@ -406,85 +377,66 @@ def test_a_table_takes_each_file_once(tmp_path, monkeypatch):
         assert f"{other} is the same file as x.csv" in told
 
 
-@pytest.mark.parametrize(
-    "scores",
-    [
-        pytest.param(["SECRET123", "0.5"], id="text"),
-        pytest.param(pa.array(["SECRET123", "x"]).dictionary_encode(), id="dictionary"),
-        pytest.param(pa.array([[0.987654321], [0.5]]), id="lists"),
-        pytest.param(pa.array([987654321, 2], pa.timestamp("s")), id="times"),
-    ],
-)
-def test_parquet_scores_that_are_not_numbers(tmp_path, scores):
-    message = refusal(evaluate_file, parquet(tmp_path / "export.parquet", y=[0, 1], p=scores))
-    assert "export.parquet" in message
-    assert "column 'p' holds values that are not numbers. Check which column" in message
+TIMES = pa.array([987654321, 2], pa.timestamp("s"))
 
 
-@pytest.mark.parametrize(
-    "scores",
-    [
-        pytest.param(["0.25", "0.75"], id="text of numbers"),
-        pytest.param(pa.array([0.25, 0.75], pa.float32()), id="float32"),
-        pytest.param(pa.array(np.array([0.25, 0.75], np.float16)), id="float16"),
-        pytest.param(pa.array([0.25, 0.75]).cast(pa.decimal128(5, 3)), id="decimal"),
-        pytest.param(pa.array([0.25, 0.75]).dictionary_encode(), id="dictionary"),
-    ],
-)
-def test_parquet_scores_of_any_numeric_kind(tmp_path, scores):
-    result = evaluate_file(parquet(tmp_path / "s.parquet", y=[0, 1], p=scores))
-    thresholds = result.roc_curve().thresholds
-    np.testing.assert_array_equal(thresholds, [np.inf, 0.75, 0.25])
+def test_parquet_columns_of_no_use(tmp_path):
+    path = tmp_path / "export.parquet"
+    words = ["SECRET123", "x"]
+    for scores in (words, pa.array(words).dictionary_encode(), [[0.987654321], [0.5]], TIMES):
+        message = refusal(evaluate_file, parquet(path, y=[0, 1], p=pa.array(scores)))
+        assert "export.parquet" in message
+        assert "column 'p' holds values that are not numbers. Check which column" in message
+    for labels in (TIMES, pa.array([0, 1], pa.date32()), pa.array([["SECRET123"], ["b"]])):
+        assert refusal(evaluate_file, parquet(path, y=labels, p=[0.25, 0.75]))
 
 
-@pytest.mark.parametrize(
-    "labels",
-    [
-        pytest.param([False, True], id="bool"),
-        pytest.param([0, 1], id="integers"),
-        pytest.param(pa.array([0, 1], pa.int8()), id="int8"),
-        pytest.param([0.0, 1.0], id="floats"),
-        pytest.param(["0", "1"], id="text"),
-        pytest.param(["false", "True"], id="words"),
-        pytest.param(pa.array(["0", "1"]).dictionary_encode(), id="dictionary"),
-        pytest.param(pa.array([0, 1]).dictionary_encode(), id="dictionary of integers"),
-        pytest.param(pa.array(["0", "1"], pa.large_string()), id="large text"),
-    ],
-)
-def test_kinds_of_parquet_label(tmp_path, labels):
-    result = evaluate_file(parquet(tmp_path / "s.parquet", y=labels, p=[0.25, 0.75]))
-    assert result.roc_auc.value == 1.0
+SHARES = pa.array([0.25, 0.75])
+SCORES = {
+    "text of numbers": ["0.25", "0.75"],
+    "float32": SHARES.cast(pa.float32()),
+    "float16": pa.array(np.array([0.25, 0.75], np.float16)),
+    "decimal": SHARES.cast(pa.decimal128(5, 3)),
+    "dictionary": SHARES.dictionary_encode(),
+}
+LABELS = {
+    "bool": [False, True],
+    "integers": [0, 1],
+    "int8": pa.array([0, 1], pa.int8()),
+    "floats": [0.0, 1.0],
+    "text": ["0", "1"],
+    "words": ["false", "True"],
+    "dictionary": pa.array(["0", "1"]).dictionary_encode(),
+    "dictionary of integers": pa.array([0, 1]).dictionary_encode(),
+    "large text": pa.array(["0", "1"], pa.large_string()),
+}
 
 
-@pytest.mark.parametrize(
-    "labels",
-    [
-        pytest.param(pa.array([987654321, 2], pa.timestamp("s")), id="times"),
-        pytest.param(pa.array([0, 1], pa.date32()), id="dates"),
-        pytest.param(pa.array([["SECRET123"], ["b"]]), id="lists"),
-    ],
-)
-def test_parquet_labels_of_no_use(tmp_path, labels):
-    assert refusal(evaluate_file, parquet(tmp_path / "s.parquet", y=labels, p=[0.25, 0.75]))
+def test_kinds_of_parquet_columns(tmp_path):
+    for kind, scores in SCORES.items():
+        result = evaluate_file(parquet(tmp_path / "s.parquet", y=[0, 1], p=scores))
+        assert result.roc_curve().thresholds.tolist() == [np.inf, 0.75, 0.25], kind
+    for kind, labels in LABELS.items():
+        result = evaluate_file(parquet(tmp_path / "s.parquet", y=labels, p=[0.25, 0.75]))
+        assert result.roc_auc.value == 1.0, kind
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        pytest.param("\ufeffy,p\n0,0.1\n1,0.9\n1,0.8\n", (1, 2), id="byte order mark"),
-        pytest.param("y,p\r\n0,0.1\r\n1,0.9\r\n1,0.8\r\n", (1, 2), id="crlf"),
-        pytest.param("y,p\n0,0.1\n1,0.9\n1,0.8", (1, 2), id="no last newline"),
-        pytest.param("y,p\n\n0,0.1\n1,0.9\n\n1,0.8\n\n", (1, 2), id="blank lines"),
-        pytest.param('"y","p"\n"0","0.1"\n"1",0.9\n1,"8e-1"\n', (1, 2), id="quoted"),
-        pytest.param('n,y,p\n"a, ""b""",0,0.1\n"c\nd",1,0.9\n,1,0.8\n', (1, 2), id="quoted text"),
-        pytest.param("y,p\ntrue,0.1\nFalse,0.9\nTRUE,0.8\n", (1, 2), id="true and false"),
-        pytest.param("y,p\n0.0,0.1\n1.0,0.9\n1,0.8\n", (1, 2), id="float labels"),
-        pytest.param("p,extra,y\n.1,x,0\n.9,,1\n.8,NA,1\n", (1, 2), id="order of columns"),
-    ],
-)
-def test_ways_to_write_csv(tmp_path, content, expected):
-    result = evaluate_file(write(tmp_path / "s.csv", content))
-    assert totals(result) == expected
+WAYS = {
+    "byte order mark": "\ufeffy,p\n0,0.1\n1,0.9\n1,0.8\n",
+    "crlf": "y,p\r\n0,0.1\r\n1,0.9\r\n1,0.8\r\n",
+    "no last newline": "y,p\n0,0.1\n1,0.9\n1,0.8",
+    "blank lines": "y,p\n\n0,0.1\n1,0.9\n\n1,0.8\n\n",
+    "quoted": '"y","p"\n"0","0.1"\n"1",0.9\n1,"8e-1"\n',
+    "quoted text": 'n,y,p\n"a, ""b""",0,0.1\n"c\nd",1,0.9\n,1,0.8\n',
+    "true and false": "y,p\ntrue,0.1\nFalse,0.9\nTRUE,0.8\n",
+    "float labels": "y,p\n0.0,0.1\n1.0,0.9\n1,0.8\n",
+    "order of columns": "p,extra,y\n.1,x,0\n.9,,1\n.8,NA,1\n",
+}
+
+
+@pytest.mark.parametrize("content", WAYS.values(), ids=WAYS)
+def test_ways_to_write_csv(tmp_path, content):
+    assert totals(evaluate_file(write(tmp_path / "s.csv", content))) == (1, 2)
 
 
 def test_quoted_newlines_may_stand_anywhere_in_a_large_csv(tmp_path):

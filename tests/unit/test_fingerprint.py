@@ -55,16 +55,13 @@ def test_neither_order_nor_batches_matter(order, cuts):
     assert taken(*batches) == ROWS
 
 
-def test_how_a_value_is_stored_does_not_matter():
+def test_neither_storage_nor_the_sign_of_zero_nor_the_form_of_nan_matters():
     for labels in (np.array(LABELS, bool), np.array(LABELS, float), pa.array(LABELS)):
         assert of(labels) == ROWS
     assert of(list(map(str, LABELS))) == ROWS
     assert of(scores=np.array(SCORES)) == ROWS
     assert of(subjects=pa.array(SUBJECTS).dictionary_encode()) == ROWS
     assert of(subjects=np.array(SUBJECTS, dtype=object)) == ROWS
-
-
-def test_zero_has_one_sign_and_nan_one_form():
     assert of(scores=with_one(SCORES, 0, -0.0)) == of(scores=with_one(SCORES, 0, 0.0))
     other_nan = np.array([0x7FF8000000000123], dtype=np.uint64).view(np.float64)[0]
     two = []
@@ -74,12 +71,19 @@ def test_zero_has_one_sign_and_nan_one_form():
     assert two[0] == two[1] != taken(Examples([0], [0.0]))
 
 
-def test_watching_changes_nothing():
+def test_watching_changes_nothing_and_a_site_has_a_key_of_its_own(tmp_path):
     batches = [Examples([0, 1], [0.2, 0.7]), Examples([1], [0.5])]
     fingerprinter = Fingerprinter(KEY)
     assert list(fingerprinter.watch(iter(batches))) == batches
     assert fingerprinter.fingerprint() == taken(*batches)
     assert taken() == taken(Examples([], [])) == Fingerprint(0, "00" * 16, "00" * 16)
+    one, two = (create_site(tmp_path / name, name=name, dataset="d") for name in "ab")
+    keys = {one.fingerprint_key, two.fingerprint_key}
+    assert len(keys) == 2
+    assert one.fingerprint_key == SigningKey.load(one.key_path).derive(b"fingerprint")
+    assert one.fingerprint_key != one.key.derive(b"anything else")
+    secret = one.key_path.read_bytes()
+    assert all(len(key) == 32 and key not in secret for key in keys)
 
 
 @pytest.mark.parametrize("place", range(5))
@@ -98,18 +102,7 @@ def test_every_value_and_row_matters(place):
     assert less != more
 
 
-def test_a_row_in_place_of_its_twin_matters():
-    """Sums of digests must not cancel, as an exclusive or of two equal rows would."""
-    rows = [[0, 0, 1], [1, 1, 0]]
-    one, two = (taken(Examples(labels, [0.5] * 3)) for labels in rows)
-    assert one.labels != two.labels
-    halves, same = (taken(Examples([0] * 3, scores)) for scores in ([0.5, 0.5, 0.7], [0.7] * 3))
-    assert halves.labels == same.labels
-    assert halves.scores != same.scores
-    assert taken(Examples([0, 0], [0.5] * 2)).labels != taken(Examples([1, 1], [0.5] * 2)).labels
-
-
-def test_what_belongs_together_matters():
+def test_what_belongs_together_and_each_of_two_twins_matters():
     """The same labels, scores and subjects, dealt out to the rows otherwise."""
     scores = of(scores=[SCORES[i] for i in (1, 0, 2, 3, 4)])  # rows of two labels
     assert scores.labels == ROWS.labels
@@ -122,6 +115,13 @@ def test_what_belongs_together_matters():
     other = of(key=b"K" * 32)
     assert (other.rows, other.labels != ROWS.labels, other.scores != ROWS.scores) == (5, True, True)
     assert of(subjects=None).labels != ROWS.labels
+    rows = [[0, 0, 1], [1, 1, 0]]
+    one, two = (taken(Examples(labels, [0.5] * 3)) for labels in rows)
+    assert one.labels != two.labels
+    halves, same = (taken(Examples([0] * 3, scores)) for scores in ([0.5, 0.5, 0.7], [0.7] * 3))
+    assert halves.labels == same.labels
+    assert halves.scores != same.scores
+    assert taken(Examples([0, 0], [0.5] * 2)).labels != taken(Examples([1, 1], [0.5] * 2)).labels
 
 
 @pytest.mark.parametrize("absent", [None, math.nan])
@@ -138,7 +138,6 @@ def test_missing_values_and_mixed_kinds_are_told_apart_row_by_row(absent):
 
 
 def grouped(*groups):
-    """Rows in groups, as leniently as they may come."""
     rows = len(groups)
     return taken(Examples.leniently(LABELS[:rows], SCORES[:rows], group=np.array(groups, object)))
 
@@ -185,44 +184,25 @@ def test_what_columns_are_called_matters(what, names):
     assert one.fits(msgspec.structs.replace(one, named=None))
 
 
-def test_what_columns_are_called_matters_row_by_row():
+def test_what_columns_are_called_matters_row_by_row_where_there_are_several():
     """Batches with the same columns in another order."""
     make = TABLES["scores of classes"]
     assert not taken(make("ab"), make("ba")).fits(taken(make("ab"), make("ab")))
     assert taken(make("ab"), make("ba")) == taken(make("ba"), make("ab"))
-
-
-def test_rows_without_several_columns_have_no_names():
     assert of().named is of(subjects=pa.array(SUBJECTS).dictionary_encode()).named is None
     assert of(pa.array(list("01101")).dictionary_encode()).named is None
     assert grouped(1, 2).named is None
 
 
-def test_a_fingerprint_holds_nothing_of_the_rows():
+def test_a_fingerprint_holds_nothing_of_the_rows_and_fits_them_with_or_without_scores():
     found = {taken(Examples([label], [score])).labels for label, score in [(0, 0.1), (1, 0.1)]}
     for text in (*found, ROWS.labels, ROWS.scores):
         assert len(text) == 32
         assert "0" * 8 not in text
-
-
-def test_every_site_has_a_key_of_its_own(tmp_path):
-    one, two = (create_site(tmp_path / name, name=name, dataset="d") for name in "ab")
-    keys = {one.fingerprint_key, two.fingerprint_key}
-    assert len(keys) == 2
-    assert one.fingerprint_key == SigningKey.load(one.key_path).derive(b"fingerprint")
-    assert one.fingerprint_key != one.key.derive(b"anything else")
-    secret = one.key_path.read_bytes()
-    assert all(len(key) == 32 and key not in secret for key in keys)
-
-
-def test_scores_are_no_part_of_data_that_a_model_scores():
     one, other = (of(scores=scores, with_scores=False) for scores in (SCORES, SCORES[::-1]))
     assert one == other
     assert one.scores is None
     assert one.labels == ROWS.labels
-
-
-def test_what_fits():
     rescored = of(scores=SCORES[::-1])
     without = of(with_scores=False)
     assert ROWS.fits(ROWS)
@@ -234,7 +214,7 @@ def test_what_fits():
     assert not without.fits(of(with_one(LABELS, 0, 1), with_scores=False))
 
 
-def test_groups_are_part_of_rows_that_have_some():
+def test_groups_are_part_of_rows_and_tell_two_of_the_same_label_apart():
     groups = ["a", "a", "b", "b", "c"]
     grouped = taken(Examples(LABELS, SCORES, subject=SUBJECTS, group=groups))
     assert grouped.labels == ROWS.labels
@@ -247,10 +227,6 @@ def test_groups_are_part_of_rows_that_have_some():
     both = taken(Examples(LABELS, SCORES, subject=SUBJECTS, group=two))
     swapped = {"sex": changed, "age": groups}
     assert both != taken(Examples(LABELS, SCORES, subject=SUBJECTS, group=swapped))
-
-
-def test_two_rows_that_swap_their_groups_or_one_of_their_scores_are_other_rows():
-    """Of the same label: their scores tell them apart, and a pair of models counts together."""
     one, other = (
         taken(Examples([1, 1], [0.2, 0.7], group=groups)) for groups in (["a", "b"], ["b", "a"])
     )

@@ -41,30 +41,11 @@ from fedgauge.site import Site, create_site
 from fedgauge.site.ledger_entries import SumRoster
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 7, 40, 200, 5000])
-def test_binomial_coefficients(n):
-    k = np.unique(np.linspace(-2, n + 2, 60).astype(int))
-    expected = [log2(math.comb(n, i)) if 0 <= i <= n else -math.inf for i in k.tolist()]
-    np.testing.assert_allclose(graphs._log_choose(n, k), expected, rtol=1e-12, atol=1e-9)
-    found = graphs._log_choose(np.array([[n], [-1]]), k)  # of arrays
-    np.testing.assert_allclose(found, [expected, [-math.inf] * len(k)], rtol=1e-12, atol=1e-9)
-
-
-@pytest.mark.parametrize("n", [1, 2, 5, 9, 16])
-def test_tails_in_every_small_case(n):
-    g = np.arange(n + 1)
-    for k in range(1, n + 1):
-        expected = [[log2(at_least(j, n, i, k)) for j in range(k + 1)] for i in range(n + 1)]
-        np.testing.assert_allclose(graphs._tail(g, n, k), expected, rtol=1e-9, atol=1e-11)
-    # All but two are marked, so of ten picks eight are: rounding must not make it less.
-    assert graphs._tail(np.array([998]), 1000, 10)[0, :9].tolist() == [0.0] * 9
-    assert graphs._tail(np.array([0]), 1000, 10)[0].tolist() == [0.0] + [-math.inf] * 10
-
-
 @pytest.mark.parametrize(
-    ("n", "k"), [(199, 50), (200, 198), (999, 78), (999, 262), (4999, 94), (99_999, 30)]
+    ("n", "k"),
+    [(9, 5), (16, 16), (199, 50), (200, 198), (999, 78), (999, 262), (4999, 94), (99_999, 30)],
 )
-def test_tails_in_large_cases(n, k):
+def test_tails_of_marked_picks(n, k):
     g = np.unique(np.geomspace(1, n, 12).astype(int))
     found = graphs._tail(g, n, k)
     for i, marked in enumerate(g.tolist()):
@@ -72,6 +53,9 @@ def test_tails_in_large_cases(n, k):
             # So far out that floating point cannot hold the number itself: 2^-2000 and less.
             expected = log2(at_least(j, n, marked, k))
             assert found[i, j] == pytest.approx(expected, rel=1e-8, abs=1e-9), (marked, j)
+    # All but two are marked, so of ten picks eight are: rounding must not make it less.
+    assert graphs._tail(np.array([998]), 1000, 10)[0, :9].tolist() == [0.0] * 9
+    assert graphs._tail(np.array([0]), 1000, 10)[0].tolist() == [0.0] + [-math.inf] * 10
 
 
 def isolated_sets(picked, n, t, colluding):
@@ -107,24 +91,6 @@ def test_the_bound_on_isolation_counts_isolated_sets_exactly(n, k, t, colluding)
     mean = isolated_sets(picked, n, t, colluding).mean()
     assert mean > 0
     assert 2 ** graphs._isolation(n, k, t, colluding) == pytest.approx(mean, rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("n", "k", "t", "colluding"),
-    [
-        *((8, 3, 3, 0), (8, 3, 4, 2), (9, 4, 4, 1), (9, 4, 5, 3)),
-        *((10, 3, 3, 0), (10, 5, 5, 1), (10, 5, 6, 4)),
-    ],
-)
-def test_isolation_is_no_likelier_than_its_bound(n, k, t, colluding):
-    trials = 4000
-    picked = random_picks(np.random.default_rng((n, k, t)), n, k, trials)
-    found = isolated_sets(picked, n, t, colluding)
-    bound = 2 ** graphs._isolation(n, k, t, colluding)
-    assert found.any()
-    # The mean is what the bound says, so a bound that is too low shows as one too high does.
-    assert abs(found.mean() - bound) <= SIGMAS * found.std() / math.sqrt(trials)
-    assert (found > 0).mean() <= min(bound, 1) + SIGMAS / (2 * math.sqrt(trials))
 
 
 def test_the_bound_does_not_depend_on_how_it_is_added_up(monkeypatch):
@@ -279,15 +245,12 @@ def test_a_weaker_graph_than_the_chosen_one_protects_less(n, m, colluding):
     assert not is_safe(Graph(n, k, t), Cohort(m, 2 * colluding + n // 10))
 
 
-def test_what_is_no_graph_is_not_safe():
+def test_what_is_no_graph_or_picks_too_few_neighbours_is_not_safe():
     cohort, most = Cohort(3, 1), 2**63
     of_300 = [(0, 1), (-1, 1), (40, 0), (40, -5), (40, 42), (300, 200), (most, 200), (40, most)]
     for graph in (*(Graph(300, *each) for each in (*of_300, (-most, -most))), Graph(1, 0, 1)):
         assert not is_safe(graph, cohort)
         assert strength(graph, cohort).privacy == 0.0
-
-
-def test_few_members_may_not_pick_few_neighbours():
     cohort = Cohort(3, 1)
     assert is_safe(Graph(200, 199, 101), cohort)
     assert not is_safe(Graph(200, 198, 150), cohort)
@@ -308,34 +271,6 @@ def test_members_that_are_too_many_or_too_few_or_all_collude_are_refused():
             check_members(members, cohort)
     with pytest.raises(PlanError, match="needs 5 survivors"):
         choose_graph(4, Cohort(5, 1))
-
-
-def keeps_holders(picked, lost, t):
-    """Whether survivors keep t holders, themselves included, and the lost ones t others."""
-    here = ~lost
-    return (picked[:, here].sum(axis=1) + here >= t).all()
-
-
-@pytest.mark.parametrize(("n", "m", "colluding"), [(201, 100, 5), (300, 150, 15)])
-def test_as_many_dropouts_as_promised_do_no_harm(n, m, colluding):
-    cohort = Cohort(m, colluding)
-    graph = choose_graph(n, cohort)
-    promised = strength(graph, cohort).dropouts
-    assert promised >= n // 10
-    rng = np.random.default_rng(n)
-    failures, beyond = 0, 0
-    for made in range(10):
-        picked = np.zeros((n, n), dtype=bool)
-        for member in range(n):
-            picked[member, picks(seed_of(made, member), member, graph)] = True
-        for _ in range(30):
-            order = rng.permutation(n)
-            failures += not keeps_holders(picked, order < promised, graph.threshold)
-            many = n - graph.threshold * n // graph.degree
-            beyond += not keeps_holders(picked, order < many, graph.threshold)
-    # 300 trials with a chance of 2^-20 each: a false alarm in 3,500 runs, were seeds not fixed.
-    assert failures == 0
-    assert beyond == 300  # the trial can fail
 
 
 @pytest.mark.parametrize(
@@ -365,15 +300,11 @@ def test_promised_dropouts_are_the_most_that_do_no_harm():
     assert promised < 300 - survivors_needed(graph, cohort)
     assert graphs._completion(*graph, promised) <= -COMPLETION_BITS
     assert graphs._completion(*graph, promised + 1) > -COMPLETION_BITS
-
-
-@pytest.mark.parametrize(("n", "m", "colluding"), [(3, 3, 1), (10, 3, 1), (10, 10, 4), (40, 25, 3)])
-def test_complete_graphs_lose_members_down_to_what_is_needed(n, m, colluding):
-    cohort = Cohort(m, colluding)
-    graph = choose_graph(n, cohort)
-    needed = survivors_needed(graph, cohort)
-    assert needed == max(m, graph.threshold)
-    assert strength(graph, cohort).dropouts == n - needed
+    for n, m, colluding in ((3, 3, 1), (10, 3, 1), (10, 10, 4), (40, 25, 3)):  # complete graphs
+        cohort = Cohort(m, colluding)
+        graph = choose_graph(n, cohort)
+        assert survivors_needed(graph, cohort) == max(m, graph.threshold)
+        assert strength(graph, cohort).dropouts == n - max(m, graph.threshold)
 
 
 @pytest.mark.parametrize(("n", "k"), [(10, 3), (10, 8), (300, 40), (1000, 78)])
@@ -391,31 +322,14 @@ def test_picks_are_distinct_others_and_repeat(n, k):
             assert chosen.tolist() == picks(seed, me, graph).tolist()
 
 
-def test_picks_depend_on_every_bit_of_the_seed():
+def test_picks_depend_on_every_bit_of_the_seed_and_are_all_others_where_all_are_picked():
     graph, seed = Graph(1000, 78, 52), bytes(16)
     others = [bytes(i) + bytes([1 << b]) + bytes(15 - i) for i in range(16) for b in range(8)]
     assert len({tuple(picks(s, 7, graph).tolist()) for s in (seed, *others)}) == 129
-
-
-@pytest.mark.parametrize("n", [2, 3, 10, 200])
-def test_in_a_complete_graph_everybody_picks_all_others(n):
-    for me in range(n):
-        chosen = picks(seed_of(me), me, Graph(n, n - 1, 1))
-        assert chosen.tolist() == [other for other in range(n) if other != me]
-
-
-def test_every_member_is_picked_as_often_as_any_other():
-    n, k, me, trials = 60, 12, 17, 3000
-    graph, others, share = Graph(60, 12, 9), n - 1, k / (n - 1)
-    counts = np.zeros(n)
-    for number in range(trials):
-        counts[picks(seed_of(number), me, graph)] += 1
-    counts = np.delete(counts, me)
-    # Picks without replacement: counts are negatively correlated, which takes one degree.
-    spread = trials * share * (1 - share) * others / (others - 1)
-    statistic = ((counts - trials * share) ** 2).sum() / spread
-    law = scipy.stats.chi2(others - 1)
-    assert law.ppf(FALSE_ALARM / 2) < statistic < law.isf(FALSE_ALARM / 2)
+    for n in (2, 3, 10, 200):
+        for me in range(n):
+            chosen = picks(seed_of(me), me, Graph(n, n - 1, 1))
+            assert chosen.tolist() == [other for other in range(n) if other != me]
 
 
 @pytest.mark.parametrize(("n", "k", "me"), [(6, 2, 0), (6, 2, 3), (6, 3, 5)])

@@ -59,7 +59,7 @@ def test_signatures_are_those_of_rfc_8032(name):
     assert verify(bytes.fromhex(public), message, bytes.fromhex(signature))
 
 
-def test_any_change_breaks_a_signature():
+def test_any_change_breaks_a_signature_and_junk_is_none():
     key, message = SigningKey.from_bytes(bytes(range(32))), b"session"
     signature = key.sign(message)
     assert len(signature) == 64
@@ -69,22 +69,15 @@ def test_any_change_breaks_a_signature():
         assert not verify(key.public, message, bytes(changed))
     assert not verify(key.public, message + b"\0", signature)
     assert not verify(SigningKey.generate().public, message, signature)
-
-
-@pytest.mark.parametrize("public", [b"", b"x", bytes(31), bytes(33), b"\xff" * 32, bytes(32)])
-@pytest.mark.parametrize("signature", [b"", bytes(63), bytes(65), b"\xff" * 64])
-def test_junk_does_not_verify(public, signature):
-    assert verify(public, b"message", signature) is False
-
-
-def test_every_generated_key_is_new():
+    for public in (b"", b"x", bytes(31), bytes(33), b"\xff" * 32, bytes(32)):
+        for signature in (b"", bytes(63), bytes(65), b"\xff" * 64):
+            assert verify(public, b"message", signature) is False
     assert len({SigningKey.generate().public for _ in range(20)}) == 20
-
-
-@pytest.mark.parametrize("size", [0, 31, 33, 64])
-def test_a_private_key_has_32_bytes(size):
+    for size in (0, 31, 33, 64):
+        with pytest.raises(SiteError, match="32 bytes"):
+            SigningKey.from_bytes(bytes(size))
     with pytest.raises(SiteError, match="32 bytes"):
-        SigningKey.from_bytes(bytes(size))
+        key_to_text(bytes(31))
 
 
 def test_text_and_back():
@@ -127,12 +120,7 @@ def test_only_the_canonical_text_is_a_key(text):
         key_from_text(text[1])
 
 
-def test_only_32_bytes_have_a_text():
-    with pytest.raises(SiteError, match="32 bytes"):
-        key_to_text(bytes(31))
-
-
-def test_a_key_file_is_the_owners_alone_and_reads_back(tmp_path):
+def test_a_key_file_is_the_owners_alone_and_never_overwritten(tmp_path):
     path = tmp_path / "site.key"
     before = os.umask(0)
     try:
@@ -143,37 +131,21 @@ def test_a_key_file_is_the_owners_alone_and_reads_back(tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert SigningKey.load(path).public == key.public
     assert SigningKey.load(str(path)).sign(b"m") == key.sign(b"m")
-
-
-def test_a_key_is_never_overwritten_nor_written_through_a_link(tmp_path):
-    path = tmp_path / "site.key"
-    first = SigningKey.generate()
-    first.save(path)
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     for taken in (path, tmp_path / "link"):
         with pytest.raises(SiteError, match="never overwritten"):
             SigningKey.generate().save(taken)
-    assert SigningKey.load(path).public == first.public
+    assert SigningKey.load(path).public == key.public
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_key_that_cannot_be_kept_leaves_nothing(tmp_path, monkeypatch):
-    def fail(_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(storage.os, "fsync", fail)
-    with pytest.raises(SiteError, match="No space left"):
-        SigningKey.generate().save(tmp_path / "site.key")
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620, 0o610, 0o602, 0o601, 0o666])
-def test_a_key_that_others_may_use_is_refused(tmp_path, mode):
+def test_a_key_that_others_may_use_is_refused(tmp_path):
     path = tmp_path / "site.key"
     SigningKey.generate().save(path)
-    path.chmod(mode)
-    with pytest.raises(SiteError, match="chmod 600"):
-        SigningKey.load(path)
+    for mode in (0o644, 0o640, 0o604, 0o620, 0o610, 0o602, 0o601, 0o666):
+        path.chmod(mode)
+        with pytest.raises(SiteError, match="chmod 600"):
+            SigningKey.load(path)
     path.chmod(0o400)  # it may be read-only
     SigningKey.load(path)
 
@@ -198,13 +170,21 @@ def test_other_and_damaged_files_are_no_keys_and_not_quoted(tmp_path, content):
     assert "almost" not in str(caught.value)
 
 
-def test_a_missing_key_or_folder(tmp_path):
+def test_a_key_file_is_missing_or_cannot_be_kept(tmp_path, monkeypatch):
     with pytest.raises(SiteError, match="site init"):
         SigningKey.load(tmp_path / "none")
     with pytest.raises(SiteError, match="site init"):
         SigningKey.load(tmp_path)
     with pytest.raises(SiteError, match="cannot write key"):
         SigningKey.generate().save(tmp_path / "none" / "site.key")
+
+    def fail(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(storage.os, "fsync", fail)
+    with pytest.raises(SiteError, match="No space left"):
+        SigningKey.generate().save(tmp_path / "site.key")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_key_is_not_shown_nor_pickled():
@@ -256,28 +236,24 @@ CLIENTS = {name: ([0, 1], [0.2, 0.8]) for name in "abc"}
 SOURCES = sorted(Path(keystream.__file__).parent.glob("*.py"))
 
 
-def test_words_are_64_bits_and_fill_them():
+def test_words_fill_64_bits_and_repeat_by_seed():
     words = SimulatedKeystream(1).words(1000)
-    assert words.dtype == np.uint64
-    assert words.shape == (1000,)
+    assert (words.dtype, words.shape) == (np.uint64, (1000,))
     assert np.bitwise_or.reduce(words) == np.uint64(2**64 - 1)
     assert np.bitwise_and.reduce(words) == 0
     assert len(np.unique(words)) == 1000
+    for parts in ((8,), (3, 5), (1,) * 8, (0, 7, 0, 1)):
+        pieces = SimulatedKeystream(1)
+        read = np.concatenate([pieces.words(count) for count in parts])
+        assert read.tolist() == words[:8].tolist()
+    same = [SimulatedKeystream(5).words(16).tolist() for _ in range(2)]
+    assert same[0] == same[1]
+    assert len({tuple(SimulatedKeystream(seed).words(4).tolist()) for seed in range(50)}) == 50
 
 
-@pytest.mark.parametrize("parts", [(8,), (3, 5), (1,) * 8, (0, 7, 0, 1)])
-def test_a_stream_does_not_depend_on_how_it_is_read(parts):
-    whole, pieces = SimulatedKeystream(7), SimulatedKeystream(7)
-    read = np.concatenate([pieces.words(count) for count in parts])
-    assert read.tolist() == whole.words(8).tolist()
-
-
-def test_every_keystream_has_a_key_of_its_own():
+def test_a_keystream_has_a_key_of_its_own_by_the_operating_system_and_takes_no_seed(monkeypatch):
     drawn = {tuple(Keystream().words(4).tolist()) for _ in range(50)}
     assert len(drawn) == 50
-
-
-def test_a_keystream_is_keyed_by_the_operating_system_and_takes_no_seed(monkeypatch):
     asked = []
     monkeypatch.setattr(keystream.os, "urandom", lambda size: asked.append(size) or bytes(size))
     first, second = Keystream(), Keystream()
@@ -285,12 +261,6 @@ def test_a_keystream_is_keyed_by_the_operating_system_and_takes_no_seed(monkeypa
     assert first.words(4).tolist() == second.words(4).tolist()
     with pytest.raises(TypeError):
         Keystream(1)
-
-
-def test_simulated_words_repeat_and_differ_by_seed():
-    same = [SimulatedKeystream(5).words(16).tolist() for _ in range(2)]
-    assert same[0] == same[1]
-    assert len({tuple(SimulatedKeystream(seed).words(4).tolist()) for seed in range(50)}) == 50
 
 
 def test_without_a_seed_an_evaluation_never_simulates_its_words(monkeypatch):

@@ -12,7 +12,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 import fedgauge as fg
 from fedgauge.estimation.counts import Released, counts_of
-from fedgauge.plan import FlipRound, HistogramRound, ReportRound
+from fedgauge.plan import HistogramRound, ReportRound
 from fedgauge.plan.explain import explain
 from fedgauge.plan.task import BinaryTask, LabelTask
 from fedgauge.privacy.keystream import SimulatedKeystream
@@ -45,36 +45,28 @@ def evaluate(labels, scores, epsilon=1.0, seed=1, **options):
     )
 
 
-def test_plans_for_reports_have_the_bytes_they_had():
-    assert msgspec.json.encode(fg.LocalDP(1.0)) == (
-        b'{"model":"local-dp","epsilon":1.0,"oracle":"oue"}'
-    )
-    assert fg.LocalDP(1.0).unit == "example"
-    computed = fg.LocalDP(1.0, unit="".join("example"))
-    assert msgspec.json.encode(computed) == msgspec.json.encode(fg.LocalDP(1.0))
-
-
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        *(({"unit": unit}, "unit must be one of example, label") for unit in ("row", None, 1)),
-        *(({"unit": unit}, "unit must be one of example, label") for unit in ("subject", "client")),
+def test_only_local_dp_of_labels_flips_them_and_only_apart_from_scores():
+    for options, told in (
+        *(({"unit": u}, "of example, label") for u in ("row", None, 1, "subject", "client")),
         ({"oracle": "hadamard", "unit": "label"}, r"has no oracle\. Leave oracle out"),
-    ],
-)
-def test_units_of_local_dp(options, told):
-    with pytest.raises(fg.PlanError, match=told):
-        fg.LocalDP(1.0, **options)
+    ):
+        with pytest.raises(fg.PlanError, match=told):
+            fg.LocalDP(1.0, **options)
+    for model in (fg.SecureAggregation(), fg.DistributedDP(1.0), fg.LocalDP(1.0)):
+        assert not model.flips_labels
+        with pytest.raises(fg.PlanError, match="only LocalDP with unit='label' flips labels"):
+            fg.EvaluationPlan.for_flips(AXIS, model)
+    with pytest.raises(fg.PlanError, match="goes with a task of labels"):
+        fg.evaluate({"a": ([0, 1], [0.2, 0.7])}, privacy=LABEL)
+    with pytest.raises(fg.PlanError, match="nobody sums securely"):
+        fg.evaluate({"a": ([0, 1], [2, 7])}, PLAN)
 
 
-def test_what_may_be_claimed():
+def test_what_may_be_claimed_and_what_an_officer_reads():
     stated = PLAN.statement("enforced", ("positive_rate 0.2",))
     assert (stated.unit, stated.neighbours, stated.epsilon, stated.delta) == ("label", "flip", 1, 0)
     assert (stated.model, stated.cohort) == ("local-dp", None)
     assert stated.public_inputs == ("positive_rate 0.2",)
-
-
-def test_what_an_officer_reads():
     told = " ".join(explain(PLAN).split())
     assert "16 whole numbers" in told
     assert "epsilon 1 for the label of one row" in told
@@ -86,14 +78,7 @@ def test_what_an_officer_reads():
     assert "report" not in told
 
 
-@pytest.mark.parametrize("model", [fg.SecureAggregation(), fg.DistributedDP(1.0), fg.LocalDP(1.0)])
-def test_no_other_model_flips_labels(model):
-    assert not model.flips_labels
-    with pytest.raises(fg.PlanError, match="only LocalDP with unit='label' flips labels"):
-        fg.EvaluationPlan.for_flips(AXIS, model)
-
-
-def test_a_plan_survives_the_journey_and_says_what_a_party_sends():
+def test_plans_survive_the_journey_and_those_for_reports_have_the_bytes_they_had():
     assert fg.EvaluationPlan.from_bytes(PLAN.to_bytes()) == PLAN
     assert fg.EvaluationPlan.from_toml(PLAN.to_toml()) == PLAN
     assert fg.EvaluationPlan.under(LABEL, AXIS, task=LabelTask()) == PLAN
@@ -102,6 +87,12 @@ def test_a_plan_survives_the_journey_and_says_what_a_party_sends():
     assert PLAN.is_noisy
     assert not PLAN.final.sends_reports
     assert PLAN.noise_variances(5) == ()
+    assert msgspec.json.encode(fg.LocalDP(1.0)) == (
+        b'{"model":"local-dp","epsilon":1.0,"oracle":"oue"}'
+    )
+    assert fg.LocalDP(1.0).unit == "example"
+    computed = fg.LocalDP(1.0, unit="".join("example"))
+    assert msgspec.json.encode(computed) == msgspec.json.encode(fg.LocalDP(1.0))
 
 
 def replaced(**options):
@@ -151,14 +142,7 @@ def test_what_no_plan_of_flips_is(make, told):
         make()
 
 
-def test_horizontal_evaluations_do_not_flip():
-    with pytest.raises(fg.PlanError, match="goes with a task of labels"):
-        fg.evaluate({"a": ([0, 1], [0.2, 0.7])}, privacy=LABEL)
-    with pytest.raises(fg.PlanError, match="nobody sums securely"):
-        fg.evaluate({"a": ([0, 1], [2, 7])}, PLAN)
-
-
-def test_counts_without_bias():
+def test_counts_are_debiased_and_have_the_noise_of_their_labels():
     """Every way to flip three labels, weighed by its chance, adds up to the labels."""
     chance = PLAN.flipped.chance
     rho = chance / 2**64
@@ -169,14 +153,6 @@ def test_counts_without_bias():
         mean, square = mean + weight * found, square + weight * found**2
     assert mean == pytest.approx(2.0, abs=1e-12)
     assert square - mean**2 == pytest.approx(variances(np.array([3.0]), chance)[0], rel=1e-12)
-
-
-def test_a_chance_of_nearly_a_half_is_divided_by_exactly():
-    chance = 2**63 - 2**40
-    assert debias(np.array([1]), np.array([0]), chance)[0] == 2.0**23
-
-
-def test_bins_have_the_noise_of_their_labels():
     totals = np.arange(16)
     released = Released(AXIS, np.array([totals - 0.25 * totals, 0.25 * totals]), 4)
     pooled = counts_of(PLAN, released, PLAN.task.slices[0])
@@ -186,18 +162,8 @@ def test_bins_have_the_noise_of_their_labels():
     assert pooled.bin_variances == pytest.approx(expected)
     assert pooled.leaf_variances == pytest.approx(np.array([expected, expected]))
     assert pooled.deviation_of_totals == pytest.approx(np.sqrt(expected.sum()))
-
-
-def test_the_answer_is_that_of_pooled_rows():
-    labels, scores = drawn(200_000)
-    result = evaluate(labels, scores, epsilon=3.0)
-    assert result.roc_auc.low < roc_auc_score(labels, scores) < result.roc_auc.high
-    assert result.average_precision.value == pytest.approx(
-        average_precision_score(labels, scores), abs=0.01
-    )
-    assert (result.privacy.unit, result.privacy.neighbours) == ("label", "flip")
-    assert (result.plan.tree, result.plan.cohort, result.clients) == ((64,), None, 4)
-    assert result.negatives + result.positives == 200_000
+    chance = 2**63 - 2**40
+    assert debias(np.array([1]), np.array([0]), chance)[0] == 2.0**23
 
 
 @pytest.mark.parametrize("positive", [None, "ill"])
@@ -237,35 +203,13 @@ def test_a_saved_result_is_the_same(tmp_path):
     assert str(loaded) == str(result)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda record: record["privacy"].update(epsilon=0.5),
-        lambda record: record["privacy"].update(neighbours="replace-one"),
-        lambda record: record["plan"]["rounds"][0].update(chance=0),
-        lambda record: record["plan"]["privacy"].update(unit="example"),
-    ],
-)
-def test_an_edited_result_is_refused(tmp_path, change):
-    path = tmp_path / "r.json"
-    evaluate(*drawn(5000)).to_json(path)
-    record = json.loads(path.read_bytes())
-    change(record)
-    path.write_text(json.dumps(record))
-    with pytest.raises(fg.RecordError):
-        fg.Evaluation.from_json(path)
-
-
-def test_the_verdict_says_what_is_promised():
+def test_few_labels_are_hidden_and_the_verdict_says_what_is_promised():
     told = str(evaluate(*drawn(5000)))
     assert "label-DP, one label flipped: epsilon 1; " in told
     assert "; 5,000 examples, about " in told
     assert "positives in 64 bins of whoever scored" in told
     labels, _ = drawn(5000)
     assert "positives in 1 bin of whoever scored" in str(evaluate(labels, np.ones(5000)))
-
-
-def test_few_labels_are_hidden_and_more_are_faint():
     labels, scores = drawn(100)
     result = evaluate(labels, scores, epsilon=0.3)
     assert result.pooled.hidden is not None
@@ -278,10 +222,10 @@ def test_few_labels_are_hidden_and_more_are_faint():
     assert result.pooled.faint is not None
 
 
-def test_the_auc_alone():
-    labels, scores = drawn(20_000)
-    result = evaluate(labels, scores, only="roc_auc")
-    assert result.roc_auc == evaluate(labels, scores).roc_auc
+def test_the_auc_alone_and_a_number_of_bins():
+    rows = drawn(20_000)
+    assert evaluate(*rows, only="roc_auc").roc_auc == evaluate(*rows).roc_auc
+    assert evaluate(*drawn(5000), tree=(16,)).released.axis.bins == 16
 
 
 def test_counts_that_no_labels_have_are_cautioned_of():
@@ -303,30 +247,19 @@ def test_counts_that_no_labels_have_are_cautioned_of():
         assert "flips take them" in caution(told)
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
+def test_options_that_mean_nothing_here_and_labels_that_cannot_be_read_are_told():
+    labels, scores = drawn(1000)
+    for options, told in (
         ({"cohort": fg.Cohort(4)}, "leave out cohort"),
         ({"tree": (8, 8)}, "a tree over them gains nothing"),
         ({"summation": "secure"}, "not summed securely"),
         ({"mechanism": "adaptive", "only": "roc_auc"}, "needs DistributedDP"),
-    ],
-)
-def test_options_that_mean_nothing_here(options, told):
-    with pytest.raises(fg.PlanError, match=told):
-        evaluate(*drawn(1000), **options)
-
-
-def test_labels_that_cannot_be_read_are_told():
-    labels, scores = drawn(1000)
+    ):
+        with pytest.raises(fg.PlanError, match=told):
+            evaluate(labels, scores, **options)
     labels[5] = 7
     with pytest.raises(fg.LabelError, match=r"party 'party 1': 1 of 250 labels are neither"):
         evaluate(labels, scores)
-
-
-def test_one_branching_is_the_number_of_bins():
-    assert evaluate(*drawn(5000), tree=(16,)).released.axis.bins == 16
-    assert isinstance(evaluate(*drawn(5000), tree="flat").plan.final, FlipRound)
 
 
 ROWS = 400
@@ -343,7 +276,7 @@ def kept(path, ids=IDS, labels=LABELS, epsilon=1.0):
     return Flips.kept(path, ids, labels, epsilon=epsilon)
 
 
-def test_asked_again_they_are_the_same_in_any_order_and_spelling(path):
+def test_asked_again_or_at_the_same_time_flips_are_the_same(path):
     first, again = kept(path), kept(path)
     assert np.array_equal(first.told, again.told)
     assert first.digest == again.digest
@@ -351,13 +284,20 @@ def test_asked_again_they_are_the_same_in_any_order_and_spelling(path):
     order = np.random.default_rng(0).permutation(ROWS)
     assert np.array_equal(kept(path, IDS[order], LABELS[order]).told, first.told[order])
     assert np.array_equal(kept(path, [str(i) for i in IDS]).told, first.told)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: kept(path), range(8)))
+    assert len({flips.digest for flips in found}) == 1
+    assert len({flips.told.tobytes() for flips in found}) == 1
 
 
-def test_each_file_flips_anew(tmp_path):
+def test_each_file_flips_anew_and_a_large_epsilon_flips_nothing(tmp_path, path):
     """Alike with a chance of (1 - 2 rho (1 - rho))^400, below 10^-80."""
     first, other = kept(tmp_path / "a"), kept(tmp_path / "b")
     assert not np.array_equal(first.told, other.told)
     assert first.digest != other.digest
+    with pytest.warns(fg.PrivacyWarning):
+        flips = kept(path, epsilon=50.0)
+    assert np.array_equal(flips.told, LABELS)
 
 
 def test_a_positive_label_is_what_it_means(path):
@@ -370,13 +310,7 @@ def test_a_positive_label_is_what_it_means(path):
             Flips.kept(path, IDS, LABELS, epsilon=1.0, positive=positive)
 
 
-def test_a_large_epsilon_flips_nothing(path):
-    with pytest.warns(fg.PrivacyWarning):
-        flips = kept(path, epsilon=50.0)
-    assert np.array_equal(flips.told, LABELS)
-
-
-def test_only_the_owner_can_read_and_change_the_file(path):
+def test_only_the_owner_can_read_and_change_the_file_and_a_missing_folder_is_told(path, tmp_path):
     before = os.umask(0)
     try:
         kept(path)
@@ -389,6 +323,8 @@ def test_only_the_owner_can_read_and_change_the_file(path):
             kept(path)
     path.chmod(0o600)
     kept(path)
+    with pytest.raises(fg.SiteError, match=r"cannot keep flips in .*No such file"):
+        kept(tmp_path / "none" / "labels.flips")
 
 
 OTHER_ROWS = {
@@ -449,11 +385,6 @@ def test_what_is_no_file_of_flips_is_refused_and_left_alone(path, content):
     assert path.read_bytes() == data
 
 
-def test_a_missing_folder_is_told(tmp_path):
-    with pytest.raises(fg.SiteError, match=r"cannot keep flips in .*No such file"):
-        kept(tmp_path / "none" / "labels.flips")
-
-
 @pytest.mark.parametrize(
     ("ids", "labels", "told"),
     [
@@ -474,13 +405,6 @@ def test_rows_that_cannot_be_flipped(path, ids, labels, told):
 def test_epsilon_is_one_that_a_label_can_have(path, epsilon):
     with pytest.raises(fg.PlanError, match="epsilon"):
         kept(path, epsilon=epsilon)
-
-
-def test_who_asks_at_the_same_time_gets_the_same_flips(path):
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: kept(path), range(8)))
-    assert len({flips.digest for flips in found}) == 1
-    assert len({flips.told.tobytes() for flips in found}) == 1
 
 
 def test_what_is_sent():

@@ -29,20 +29,14 @@ every_spec = pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.oracle
 every_tree = pytest.mark.parametrize("tree", [(64,), (8, 8), (4, 4, 4)], ids=str)
 
 
-@pytest.mark.parametrize("epsilon", [0, -1.0, math.inf, math.nan, "1", None, True, 1e-9], ids=repr)
-def test_epsilon_is_a_positive_number(epsilon):
-    with pytest.raises(fg.PlanError, match="epsilon"):
-        fg.LocalDP(epsilon)
-
-
-def test_large_epsilons_are_warned_of():
-    with pytest.warns(fg.PrivacyWarning, match="protects nobody"):
-        fg.LocalDP(21.0)
-
-
-def test_unknown_oracles_are_refused():
+def test_epsilon_is_a_positive_number_and_the_oracle_a_known_one():
+    for epsilon in (0, -1.0, math.inf, math.nan, "1", None, True, 1e-9):
+        with pytest.raises(fg.PlanError, match="epsilon"):
+            fg.LocalDP(epsilon)
     with pytest.raises(fg.PlanError, match="oue, hadamard"):
         fg.LocalDP(1.0, oracle="rappor")
+    with pytest.warns(fg.PrivacyWarning, match="protects nobody"):
+        fg.LocalDP(21.0)
 
 
 @every_spec
@@ -61,98 +55,69 @@ def test_plans_survive_the_journey(spec, tree):
     assert len(plan.noise_variances(1000)) == len(tree)
 
 
-def test_the_digests_are_the_same_on_every_machine():
+def test_digests_are_the_same_on_every_machine_and_sizes_those_of_one_report():
     plans = [fg.EvaluationPlan.for_reports(AXIS, spec, tree=(8, 8)) for spec in SPECS]
     assert [plan.digest[:16] for plan in plans] == ["46188bf4900a3acd", "e41c7b6c639f2240"]
+    sizes = [fg.EvaluationPlan.for_reports(AXIS, spec).bytes_per_client for spec in SPECS]
+    assert sizes == [16, 1]
 
 
-def test_axes_that_refuse_scores_and_too_many_cells_are_refused():
-    for axis, told in (
-        (fg.Axis.uniform(64), "leak"),
-        (fg.Axis.uniform(MOST_CELLS, outside="clip"), "fewer bins"),
-    ):
-        with pytest.raises(fg.PlanError, match=told):
-            fg.EvaluationPlan.for_reports(axis, fg.LocalDP(1.0))
-
-
-def test_reports_and_sums_do_not_mix():
+def test_axes_cells_and_rounds_that_reports_cannot_have_are_refused():
     local = fg.EvaluationPlan.for_reports(AXIS, SPECS[0])
     exact = fg.EvaluationPlan.for_histogram(AXIS, fg.Cohort(3))
-    with pytest.raises(fg.PlanError, match="for_reports"):
-        fg.EvaluationPlan.for_histogram(AXIS, fg.Cohort(3), privacy=fg.LocalDP(1.0))
-    with pytest.raises(fg.PlanError, match="mixes"):
-        msgspec.structs.replace(local, rounds=exact.rounds)
-    with pytest.raises(fg.PlanError, match="mixes"):
-        msgspec.structs.replace(exact, rounds=local.rounds)
-    with pytest.raises(fg.PlanError, match="no cohort"):
-        msgspec.structs.replace(local, cohort=fg.Cohort(3))
+    replace, for_reports = msgspec.structs.replace, fg.EvaluationPlan.for_reports
+    most = fg.Axis.uniform(MOST_CELLS, outside="clip")
+    for make, told in (
+        (lambda: for_reports(fg.Axis.uniform(64), SPECS[0]), "leak"),
+        (lambda: for_reports(most, SPECS[0]), "fewer bins"),
+        (
+            lambda: fg.EvaluationPlan.for_histogram(AXIS, fg.Cohort(3), privacy=SPECS[0]),
+            "for_reports",
+        ),
+        (lambda: replace(local, rounds=exact.rounds), "mixes"),
+        (lambda: replace(exact, rounds=local.rounds), "mixes"),
+        (lambda: replace(local, cohort=fg.Cohort(3)), "no cohort"),
+    ):
+        with pytest.raises(fg.PlanError, match=told):
+            make()
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        ReportRound((64,), ()),
-        ReportRound((64,), (0,)),
-        ReportRound((64,), (2**63,)),
+        *(ReportRound((64,), noise) for noise in ((), (0,), (2**63,), (-5,), (5, 5))),
         ReportRound((64,), (2**63 - 1,)),  # so near to a fair coin that no report says anything
-        ReportRound((64,), (-5,)),
-        ReportRound((64,), (5, 5)),
-        ReportRound((64,), (5,), (1,)),
-        ReportRound((32,), (5,)),
-        ReportRound((), ()),
+        *(ReportRound((64,), (5,), (1,)), ReportRound((32,), (5,)), ReportRound((), ())),
+        *({"blocks": blocks} for blocks in ((), (0,), (3,), (256,), (1, 1))),
+        {"noise": (2**64 - 1,)},
     ],
     ids=str,
 )
 def test_rounds_that_no_oracle_has_are_refused(wrong):
-    plan = fg.EvaluationPlan.for_reports(AXIS, SPECS[0])
-    with pytest.raises(fg.PlanError, match=r"reports|counts"):
+    plan, told = fg.EvaluationPlan.for_reports(AXIS, SPECS[0]), r"reports|counts"
+    if isinstance(wrong, dict):
+        plan = fg.EvaluationPlan.for_reports(AXIS, fg.LocalDP(1.0, oracle="hadamard"))
+        wrong, told = msgspec.structs.replace(plan.final, **wrong), "hadamard"
+    with pytest.raises(fg.PlanError, match=told):
         msgspec.structs.replace(plan, rounds=(wrong,))
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [*({"blocks": blocks} for blocks in ((), (0,), (3,), (256,), (1, 1))), {"noise": (2**64 - 1,)}],
-    ids=str,
-)
-def test_rounds_that_hadamard_has_not_are_refused(changes):
-    """Also where its reports would say nothing."""
-    plan = fg.EvaluationPlan.for_reports(AXIS, fg.LocalDP(1.0, oracle="hadamard"))
-    wrong = msgspec.structs.replace(plan.final, **changes)
-    with pytest.raises(fg.PlanError, match="hadamard"):
-        msgspec.structs.replace(plan, rounds=(wrong,))
-
-
-def test_sizes_are_of_one_report():
-    assert fg.EvaluationPlan.for_reports(AXIS, SPECS[0]).bytes_per_client == 16
-    assert fg.EvaluationPlan.for_reports(AXIS, SPECS[1]).bytes_per_client == 1
 
 
 @every_spec
-def test_the_statement_says_whom_it_protects(spec):
+def test_the_statement_and_the_explanation_say_whom_it_protects(spec):
     plan = fg.EvaluationPlan.for_reports(AXIS, spec)
     stated = plan.statement("enforced", ("examples 10",))
-    assert stated == fg.PrivacyStatement(
-        model="local-dp",
-        unit="example",
-        neighbours="replace-one",
-        epsilon=spec.epsilon,
-        delta=0.0,
-        cohort=None,
-        public_inputs=("examples 10", "number of reports"),
-        claim="enforced",
-    )
-
-
-@every_spec
-def test_the_explanation_is_about_reports(spec):
-    text = explain(fg.EvaluationPlan.for_reports(AXIS, spec))
+    assert (stated.model, stated.unit, stated.neighbours) == ("local-dp", "example", "replace-one")
+    assert (stated.epsilon, stated.delta, stated.cohort) == (spec.epsilon, 0.0, None)
+    assert stated.public_inputs == ("examples 10", "number of reports")
+    assert stated.claim == "enforced"
+    text = explain(plan)
     assert f"epsilon {spec.epsilon:g}" in text
     assert "One report for each row" in text
     assert "pays its epsilon again" in text
     assert "sum over all sites" not in text
 
 
-def test_a_secure_sum_of_reports_is_refused():
+def test_no_secure_sum_of_reports(site):
     plan = fg.EvaluationPlan.for_reports(AXIS, SPECS[0])
     keys = [SigningKey.generate() for _ in range(3)]
     with pytest.raises(fg.PlanError, match="local reports"):
@@ -160,6 +125,11 @@ def test_a_secure_sum_of_reports_is_refused():
     clients = {"a": draw_rows(50), "b": draw_rows(50)}
     with pytest.raises(fg.PlanError, match="leave out"):
         fg.evaluate(clients, privacy=fg.LocalDP(1.0), cohort=fg.Cohort(2))
+    plan = fg.EvaluationPlan.for_reports(AXIS, fg.LocalDP(0.5))
+    boss = SigningKey.generate().public
+    trusting = add_trust(site.path, "coordinator", "boss", key_to_text(boss))
+    with pytest.raises(fg.PlanRefused, match="fedgauge encode"):
+        trusting.judge(plan, members=[site.key.public], coordinator=boss)
 
 
 @every_spec
@@ -180,7 +150,7 @@ def test_evaluations_see_every_row(spec, tree):
         assert not np.array_equal(counts, evaluated(seed).released.counts)
 
 
-def test_a_plan_for_reports_evaluates():
+def test_a_plan_for_reports_evaluates_or_noise_hides_a_class():
     plan = fg.planner.propose(privacy=fg.LocalDP(4.0), clients=3, examples=20_000)
     assert plan.predicted.roc_auc_error > 0
     result = fg.evaluate({"a": draw_rows(20_000)}, plan, seed=4)
@@ -188,6 +158,9 @@ def test_a_plan_for_reports_evaluates():
     assert 0.5 < low < result.roc_auc.value < high < 1
     assert "20,000 reports" in str(result)
     assert "per report" in str(result)
+    result = fg.evaluate({"a": draw_rows(200)}, privacy=fg.LocalDP(0.1), seed=1)
+    with pytest.raises(fg.NoSignal):
+        result.roc_curve()
 
 
 @pytest.mark.parametrize(("epsilon", "bins"), [(1.0, 16), (5.0, 32)])
@@ -198,12 +171,6 @@ def test_auto_reads_no_data(epsilon, bins):
     ]
     assert plans[0].to_bytes() == plans[1].to_bytes()
     assert plans[0].tree == (bins,)
-
-
-def test_noise_that_hides_a_class_is_said_so():
-    result = fg.evaluate({"a": draw_rows(200)}, privacy=fg.LocalDP(0.1), seed=1)
-    with pytest.raises(fg.NoSignal):
-        result.roc_curve()
 
 
 @every_spec
@@ -226,33 +193,14 @@ def spent(site):
     return {balance.account: balance.spent.epsilon for balance in site.ledger.balances()}
 
 
-def test_reports_are_charged_for_each_row(site, tmp_path):
+def test_data_that_are_no_rows_are_refused_before_they_are_paid_for(site, tmp_path):
     plan = fg.EvaluationPlan.for_reports(AXIS, fg.LocalDP(0.5))
-    account = Account("stroke", "example", "replace-one")
-    for number in (1, 2):
-        write_reports(plan, draw_rows(300), tmp_path / f"{number}.fgr", site=site)
-        assert spent(site) == {account: 0.5 * number}
-
-
-def no_numbers(folder):
-    (folder / "rows.csv").write_text("y,name\n0,Ann\n1,Bob\n")
-    return fg.ScoreFile(folder / "rows.csv", label="y", score="name")
-
-
-@pytest.mark.parametrize(
-    ("data", "told"),
-    [
-        pytest.param(([0, 1], [[0.1, 0.2]]), None, id="lengths"),
-        pytest.param(([0, 1], np.zeros((2, 2))), None, id="shape"),
-        pytest.param(([0, 1], np.zeros(2, dtype="M8[s]")), None, id="type"),
-        pytest.param(7, None, id="no rows"),
-        pytest.param(no_numbers, "not numbers", id="file"),
-    ],
-)
-def test_data_that_are_no_rows_are_refused_before_they_are_paid_for(site, tmp_path, data, told):
-    plan = fg.EvaluationPlan.for_reports(AXIS, fg.LocalDP(0.5))
-    with pytest.raises(fg.InputError, match=told):
-        write_reports(plan, data(tmp_path) if callable(data) else data, tmp_path / "a", site=site)
+    (tmp_path / "rows.csv").write_text("y,name\n0,Ann\n1,Bob\n")
+    no_numbers = fg.ScoreFile(tmp_path / "rows.csv", label="y", score="name")
+    wrong = [[[0.1, 0.2]], np.zeros((2, 2)), np.zeros(2, dtype="M8[s]")]
+    for data in (*(([0, 1], scores) for scores in wrong), 7, no_numbers):
+        with pytest.raises(fg.InputError, match="not numbers" if data is no_numbers else None):
+            write_reports(plan, data, tmp_path / "a", site=site)
     assert spent(site) == {}
     assert not (tmp_path / "a").exists()
 
@@ -302,26 +250,18 @@ def test_an_interrupted_report_costs_budget_and_leaves_no_file(site, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["site"]
 
 
-@pytest.mark.parametrize(
-    ("plan", "match"),
-    [
-        (fg.EvaluationPlan.for_reports(AXIS, fg.LocalDP(1.5)), "max_epsilon"),
-        (report_plan(fg.LocalDP(0.5), (8192,)), "max_bins"),
-    ],
-    ids=["epsilon", "bins"],
-)
-def test_reports_outside_the_site_file_are_refused(site, tmp_path, plan, match):
-    with pytest.raises(fg.PlanRefused, match=match):
-        write_reports(plan, draw_rows(10), tmp_path / "a.fgr", site=site)
+def test_reports_are_charged_for_each_row_and_refused_outside_the_site_file(site, tmp_path):
+    dear = fg.EvaluationPlan.for_reports(AXIS, fg.LocalDP(1.5))
+    fine = report_plan(fg.LocalDP(0.5), (8192,))
+    for plan, told in ((dear, "max_epsilon"), (fine, "max_bins")):
+        with pytest.raises(fg.PlanRefused, match=told):
+            write_reports(plan, draw_rows(10), tmp_path / "a.fgr", site=site)
     assert spent(site) == {}
-
-
-def test_a_site_joins_no_sum_of_reports(site):
     plan = fg.EvaluationPlan.for_reports(AXIS, fg.LocalDP(0.5))
-    boss = SigningKey.generate().public
-    trusting = add_trust(site.path, "coordinator", "boss", key_to_text(boss))
-    with pytest.raises(fg.PlanRefused, match="fedgauge encode"):
-        trusting.judge(plan, members=[site.key.public], coordinator=boss)
+    account = Account("stroke", "example", "replace-one")
+    for number in (1, 2):
+        write_reports(plan, draw_rows(300), tmp_path / f"{number}.fgr", site=site)
+        assert spent(site) == {account: 0.5 * number}
 
 
 def test_report_files_are_never_made_twice(tmp_path):
@@ -345,7 +285,6 @@ ROWS = 10_000
 
 
 def rows_of(count=ROWS, seed=1):
-    """Rows that every task below can be asked of."""
     rng = np.random.default_rng(seed)
     y, sex = rng.random(count) < 0.3, rng.choice(["women", "men", "?"], count, p=[0.5, 0.4, 0.1])
     age = rng.choice(["young", "old"], count)
@@ -488,39 +427,19 @@ def test_reports_of_other_sizes_are_refused():
         form.read(body + struct.pack("<I", zlib.crc32(body)))
 
 
-def test_a_block_without_reports_has_no_signal():
-    plan = plan_of("models", fg.LocalDP(1.0))
-    with fg.ReportServer(plan) as server:
-        one = CASES["models"][1].select(slice(0, 1))
-        server.accept_all(fg.encode_rows(plan, one, source=SimulatedKeystream(1)))
-        with pytest.raises(fg.NoSignal, match="a class, a model or a way to group rows"):
-            server.counts()
+def test_tables_and_more_cells_than_a_server_keeps_are_refused():
+    fine = fg.Axis.uniform(1 << 14, outside="clip")
+    for axis, task, told in (
+        (AXIS, fg.BinaryTask(models=("new", "old"), pairs=[("new", "old")]), "Leave out pairs"),
+        (AXIS, fg.MulticlassTask(labels=["a", "b"], also=["confusion"]), "Leave out pairs"),
+        (AXIS, fg.MulticlassTask(labels=range(200)), "of all models, labels and groups"),
+        (fine, CASES["groups"][0], "groups times classes times bins"),
+    ):
+        with pytest.raises(fg.PlanError, match=told):
+            fg.EvaluationPlan.for_reports(axis, SURE, task=task)
 
 
-@pytest.mark.parametrize(
-    "task",
-    [
-        fg.BinaryTask(models=("new", "old"), pairs=[("new", "old")]),
-        fg.MulticlassTask(labels=["a", "b"], also=["confusion"]),
-    ],
-    ids=["pairs", "also"],
-)
-def test_tables_are_refused(task):
-    with pytest.raises(fg.PlanError, match=r"about one score at a time.*Leave out pairs"):
-        fg.EvaluationPlan.for_reports(AXIS_SLICES, fg.LocalDP(1.0), task=task)
-
-
-def test_more_cells_than_a_server_keeps_are_refused():
-    many = fg.MulticlassTask(labels=range(200))
-    with pytest.raises(fg.PlanError, match="of all models, labels and groups"):
-        fg.EvaluationPlan.for_reports(fg.Axis.uniform(64, outside="clip"), SURE, task=many)
-    with pytest.raises(fg.PlanError, match="groups times classes times bins"):
-        fg.EvaluationPlan.for_reports(
-            fg.Axis.uniform(1 << 14, outside="clip"), SURE, task=CASES["groups"][0]
-        )
-
-
-def test_two_models_in_short_are_compared_from_reports_of_different_rows():
+def test_two_models_are_compared_and_labels_averaged_from_reports_of_different_rows():
     rows = {"all": CASES["models"][1]}
     result = fg.evaluate(rows, models=["new", "old"], privacy=fg.LocalDP(4.0), seed=1)
     compared = result.compare("new", "old")
@@ -529,18 +448,34 @@ def test_two_models_in_short_are_compared_from_reports_of_different_rows():
     for kind in ("sampling", "noise"):
         parts = [one.parts[kind] for one in each]
         assert compared.roc_auc.parts[kind] == pytest.approx(np.hypot(*parts))
+    result = simulated("labels", plan_of("labels", fg.LocalDP(6.0)))
+    average, each = result.macro("roc_auc"), [part.roc_auc for part in result.slices]
+    for kind in ("sampling", "noise"):
+        apart = np.hypot(*(one.parts[kind] for one in each)) / 2
+        assert average.parts[kind] == pytest.approx(apart, rel=0.02)
 
 
-def test_groups_say_how_many_examples_they_have():
+def test_groups_say_how_many_examples_they_have_and_blocks_without_reports_nothing():
     result = simulated("groups", plan_of("groups"))
     assert str(result).splitlines()[0] == f"1 client, {ROWS:,} reports, about 30.3% positive"
     words = str(result.select(group="women")).splitlines()[0]
     told = result.select(group="women").examples
     assert told == pytest.approx(np.count_nonzero(GROUPS["sex"] == "women"), rel=0.05)
     assert words.startswith(f"group women: 1 client, 10,000 reports, about {told:,} examples, ")
+    plan = plan_of("models", fg.LocalDP(1.0))
+    with fg.ReportServer(plan) as server:
+        one = CASES["models"][1].select(slice(0, 1))
+        server.accept_all(fg.encode_rows(plan, one, source=SimulatedKeystream(1)))
+        with pytest.raises(fg.NoSignal, match="a class, a model or a way to group rows"):
+            server.counts()
 
 
-def test_an_operator_is_told_of_scores_and_labels_once():
+def test_rows_without_what_the_plan_asks_are_refused_and_odd_ones_told_once(tmp_path):
+    with pytest.raises(fg.InputError, match="groups by 'sex'"):
+        write_reports(plan_of("groups"), (Y[:5], SCORES["new"][:5]), tmp_path / "a.fgr")
+    with pytest.raises(fg.InputError, match="several models"):
+        write_reports(plan_of("models"), (Y[:5], SCORES["new"][:5]), tmp_path / "a.fgr")
+    assert not list(tmp_path.iterdir())
     seen: list[RowSummary] = []
     task = fg.MulticlassTask(labels=["a", "b"], groups=SEXES | {"age": ["young"]})
     plan = fg.EvaluationPlan.for_reports(AXIS_SLICES, SURE, task=task)
@@ -552,15 +487,7 @@ def test_an_operator_is_told_of_scores_and_labels_once():
     assert seen[0].positives is None
 
 
-def test_rows_without_what_the_plan_asks_are_refused_before_anything_is_written(tmp_path):
-    with pytest.raises(fg.InputError, match="groups by 'sex'"):
-        write_reports(plan_of("groups"), (Y[:5], SCORES["new"][:5]), tmp_path / "a.fgr")
-    with pytest.raises(fg.InputError, match="several models"):
-        write_reports(plan_of("models"), (Y[:5], SCORES["new"][:5]), tmp_path / "a.fgr")
-    assert not list(tmp_path.iterdir())
-
-
-def test_the_officer_reads_what_a_report_is_about():
+def test_officers_and_plans_know_what_a_report_is_about():
     words = explain(plan_of("models by group", fg.LocalDP(1.0)))
     assert "row, about one of 2 scores, drawn at random whatever the row holds" in words
     assert "whether the row is positive, of which group and in which of 16 ranges that" in words
@@ -568,9 +495,6 @@ def test_the_officer_reads_what_a_report_is_about():
     words = explain(plan_of("each", fg.LocalDP(1.0)))
     assert "row, about one of 2 ways to group rows, drawn at random" in words
     assert "drawn at random" not in explain(plan_of("groups", fg.LocalDP(1.0)))
-
-
-def test_plans_are_expected_to_have_the_errors_of_fewer_reports():
     from fedgauge.planner.search import predict
 
     errors = {
@@ -580,12 +504,3 @@ def test_plans_are_expected_to_have_the_errors_of_fewer_reports():
     assert errors["models"].roc_auc_error < errors["models by group"].roc_auc_error
     (group,) = errors["groups"].groups
     assert group[1].roc_auc_error > errors["groups"].roc_auc_error
-
-
-def test_averages_take_reports_about_different_scores_as_independent():
-    """The same rows are in one sum, and their deviations add up; reports are of other rows."""
-    result = simulated("labels", plan_of("labels", fg.LocalDP(6.0)))
-    average, each = result.macro("roc_auc"), [part.roc_auc for part in result.slices]
-    for kind in ("sampling", "noise"):
-        apart = np.hypot(*(one.parts[kind] for one in each)) / 2
-        assert average.parts[kind] == pytest.approx(apart, rel=0.02)
