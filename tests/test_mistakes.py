@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import pytest
 from commands import run
-from exchange import EXACT, NOISY, A, B, C, copied, snapshots
+from consortium import A, B, C
+from exchange import EXACT, NOISY, copied, snapshots
 from forks import fast_folder
 
 import fedgauge as fg

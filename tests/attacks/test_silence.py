@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from commands import run as command
 from conformance import ExchangeEngine, FlowerEngine
-from consortium import COORDINATOR, Consortium
+from consortium import COORDINATOR, NAMES, A, Consortium
 from counts import counts_of
-from exchange import NAMES, A, make_world
+from exchange import make_world
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 from hostile import VICTIM, Attacker, exact_plan, exact_policy, invite, noisy_plan

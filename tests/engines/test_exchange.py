@@ -9,17 +9,12 @@ import shutil
 import numpy as np
 import pytest
 from commands import Done
-from consortium import COORDINATOR
+from consortium import COORDINATOR, NAMES, A, B, C, D
 from counts import counts_of
 from exchange import (
     CLIENTS,
     EXACT,
-    NAMES,
     NOISY,
-    A,
-    B,
-    C,
-    D,
     assert_refused,
     assert_right,
     begun,

@@ -8,23 +8,9 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 from commands import complaint, run
-from consortium import COORDINATOR, Consortium
+from consortium import COORDINATOR, NAMES, A, B, C, Consortium, D
 from counts import counts_of, pooled_counts
-from exchange import (
-    CLIENTS,
-    EXACT,
-    NAMES,
-    NOISY,
-    A,
-    B,
-    C,
-    D,
-    assert_refused,
-    begun,
-    copied,
-    every_stage,
-    make_world,
-)
+from exchange import CLIENTS, EXACT, NOISY, assert_refused, begun, copied, every_stage, make_world
 from flwr.clientapp import ClientApp
 from rows import draw_client
 from sites import open_policy

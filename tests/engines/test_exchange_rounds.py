@@ -7,9 +7,9 @@ import shutil
 import commands
 import numpy as np
 import pytest
-from consortium import COORDINATOR
+from consortium import COORDINATOR, NAMES, A, B, C, D
 from counts import counts_of, pooled_counts
-from exchange import NAMES, A, B, C, D, begun, make_world
+from exchange import begun, make_world
 
 import fedgauge as fg
 from fedgauge.engines.exchange import SECOND, Exchange, join

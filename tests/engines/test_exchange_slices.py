@@ -7,9 +7,9 @@ import msgspec
 import numpy as np
 import pytest
 from commands import complaint, run
-from consortium import COORDINATOR
+from consortium import COORDINATOR, NAMES, A
 from counts import counts_of
-from exchange import NAMES, A, World
+from exchange import World
 from sites import open_policy
 
 import fedgauge as fg

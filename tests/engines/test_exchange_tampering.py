@@ -12,14 +12,11 @@ from pathlib import Path
 import msgspec
 import pytest
 from commands import run as run_here
-from consortium import COORDINATOR
+from consortium import COORDINATOR, A, B, C
 from envelopes import sealed
 from exchange import (
     CLIENTS,
     EXACT,
-    A,
-    B,
-    C,
     World,
     assert_right,
     copied,

@@ -8,21 +8,8 @@ import shutil
 import msgspec
 import pytest
 from commands import complaint, run
-from consortium import COORDINATOR
-from exchange import (
-    CLIENTS,
-    EXACT,
-    NAMES,
-    NOISY,
-    A,
-    B,
-    C,
-    D,
-    begun,
-    copied,
-    every_stage,
-    make_world,
-)
+from consortium import COORDINATOR, NAMES, A, B, C, D
+from exchange import CLIENTS, EXACT, NOISY, begun, copied, every_stage, make_world
 from sites import open_policy
 
 import fedgauge as fg

@@ -6,8 +6,8 @@ import shutil
 
 import numpy as np
 import pytest
-from consortium import COORDINATOR
-from exchange import VERBS, A, copied
+from consortium import COORDINATOR, A
+from exchange import VERBS, copied
 from forks import KILLED, fast_folder
 from sites import open_policy
 

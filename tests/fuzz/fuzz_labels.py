@@ -7,21 +7,11 @@ import struct
 import zlib
 from contextlib import closing, suppress
 
+import fuzz_inputs
 import msgspec
 import numpy as np
 from alone_world import FLIPS, GAUSSIAN, NOISE, make_alone
 from consortium import COORDINATOR
-from fuzz_inputs import (
-    Unmade,
-    each_alone,
-    every,
-    forgiving,
-    new_folder,
-    pack,
-    parts_of,
-    signed_again,
-    struct_signed_again,
-)
 from fuzz_plans import some_plans
 from plans import report_plan
 from rows import draw_client
@@ -51,10 +41,10 @@ def reports():
     for place, plan in enumerate(plans):
         with suppress(FedgaugeError):
             for message in encode_rows(plan, rows, source=SimulatedKeystream(1)):
-                seeds.append(pack([place, message[:-4]]))
+                seeds.append(fuzz_inputs.pack([place, message[:-4]]))
 
     def run(data):
-        place, message = parts_of(data, int, bytes)
+        place, message = fuzz_inputs.parts_of(data, int, bytes)
         message += struct.pack("<I", zlib.crc32(message))
         form = ReportFormat(plans[place % len(plans)])
         with suppress(FedgaugeError):
@@ -62,7 +52,7 @@ def reports():
         with ReportServer(plans[place % len(plans)]) as server:
             server.accept_all(form.split(io.BytesIO(message * 2)))
             server.accept(message)
-            each_alone(server.counts, lambda: str(result_of(server)))
+            fuzz_inputs.each_alone(server.counts, lambda: str(result_of(server)))
 
     return seeds, run
 
@@ -79,12 +69,12 @@ def read_intake(folder, plan):
         _ = server.reports, server.refused, server.is_closed
         for message in encode_rows(plan, draw_client(5, 2), source=SimulatedKeystream(2)):
             server.accept(message)
-        each_alone(server.counts, lambda: str(result_of(server)))
+        fuzz_inputs.each_alone(server.counts, lambda: str(result_of(server)))
 
 
 def intake_rows():
     """Other values in an intake's tables."""
-    plan, folder = report_plan(fg.LocalDP(1.0), (2, 3)), new_folder()
+    plan, folder = report_plan(fg.LocalDP(1.0), (2, 3)), fuzz_inputs.new_folder()
     whole = an_intake(folder / "whole", plan).read_bytes()
     with closing(sqlite3.connect(folder / "whole" / FILE_NAME)) as database:
         levels = [list(row) for row in database.execute("SELECT * FROM levels")]
@@ -92,7 +82,7 @@ def intake_rows():
     target = folder / "now"
 
     def run(data):
-        told, content, *tables = parts_of(data, str, bytes, list, list)
+        told, content, *tables = fuzz_inputs.parts_of(data, str, bytes, list, list)
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir()
         (target / FILE_NAME).write_bytes(whole)
@@ -104,14 +94,14 @@ def intake_rows():
                     marks = ("(?, ?, ?)", "(?, ?)")[name == "refused"]
                     database.executemany(f"INSERT INTO {name} VALUES {marks}", rows)  # noqa: S608
             except (sqlite3.Error, ValueError, TypeError, OverflowError):
-                raise Unmade(told) from None
+                raise fuzz_inputs.Unmade(told) from None
         read_intake(target, plan)
 
-    return [pack(["", plan.to_bytes(), levels, refused])], run
+    return [fuzz_inputs.pack(["", plan.to_bytes(), levels, refused])], run
 
 
 def intake_file():
-    plan, folder = report_plan(fg.LocalDP(1.0), (2, 3)), new_folder()
+    plan, folder = report_plan(fg.LocalDP(1.0), (2, 3)), fuzz_inputs.new_folder()
     path = an_intake(folder, plan)
 
     def run(data):
@@ -131,7 +121,9 @@ def roster():
     seeds = [files.Roster.of_ids(ids[:20], own), files.Roster.of_scores(np.linspace(0, 1, 20), own)]
 
     def run(data):
-        found = files.Roster.from_bytes(struct_signed_again(data, files.Roster, AS_ROSTER, own))
+        found = files.Roster.from_bytes(
+            fuzz_inputs.struct_signed_again(data, files.Roster, AS_ROSTER, own)
+        )
         assert found.examples >= 0, found.digest
         rosters = {own.public: found, KEYS[1].public: scored if found.is_scored else other}
         files.check_rosters(rosters)
@@ -153,19 +145,19 @@ def bins():
         made.append((assigned.plan, assigned.bins[own.public].to_bytes()))
 
     def run(data):
-        place, told = parts_of(data, int, bytes)
+        place, told = fuzz_inputs.parts_of(data, int, bytes)
         plan, told = made[place % len(made)][0], bytes(told)
-        with forgiving():
+        with fuzz_inputs.forgiving():
             bare = msgspec.structs.replace(files.Bins.from_bytes(told), commitments=())
             bound = msgspec.structs.replace(bare, commitments=((own.public, bare.commitment),))
-            if every(told, 2):
+            if fuzz_inputs.every(told, 2):
                 told = bound.to_bytes()
             digest = files.assignment_digest(files.Bins.from_bytes(told).commitments)
             task = msgspec.structs.replace(plan.task, assignment=digest)
             plan = msgspec.structs.replace(plan, task=task)
         files.Bins.from_bytes(told).check(plan, own.public)
 
-    return [pack([place, told]) for place, (_, told) in enumerate(made)], run
+    return [fuzz_inputs.pack([place, told]) for place, (_, told) in enumerate(made)], run
 
 
 def some_worlds():
@@ -173,7 +165,7 @@ def some_worlds():
     for privacy, mechanism in (
         (NOISE, None), (FLIPS, None), (NOISE, "adaptive"), (GAUSSIAN, "gaussian"),
     ):  # fmt: skip
-        world = make_alone(new_folder())
+        world = make_alone(fuzz_inputs.new_folder())
         with suppress(FedgaugeError):
             plan = world.told(privacy, mechanism, **({} if mechanism else {"positive_rate": 0.3}))
             yield world, plan.plan, [world.answers(plan.plan, name) for name in world.names]
@@ -182,17 +174,17 @@ def some_worlds():
 def answers():
     worlds, seeds = [], []
     for world, plan, given in some_worlds():
-        seeds.append(pack([len(worlds), given[0].to_bytes()]))
+        seeds.append(fuzz_inputs.pack([len(worlds), given[0].to_bytes()]))
         keys = [world.site(name).key for name in world.names]
         worlds.append((world.site(COORDINATOR), plan, given[1:], keys[0]))
-    path = new_folder() / "an.answer"
+    path = fuzz_inputs.new_folder() / "an.answer"
 
     def run(data):
-        place, told = parts_of(data, int, bytes)
+        place, told = fuzz_inputs.parts_of(data, int, bytes)
         site, plan, others, key = worlds[place % len(worlds)]
-        path.write_bytes(struct_signed_again(told, LabelAnswer, AS_ANSWER, key))
+        path.write_bytes(fuzz_inputs.struct_signed_again(told, LabelAnswer, AS_ANSWER, key))
         found = conclude_alone(site, plan, [LabelAnswer.load(path), *others])
-        each_alone(lambda: str(found), lambda: repr(found), lambda: found.record)
+        fuzz_inputs.each_alone(lambda: str(found), lambda: repr(found), lambda: found.record)
 
     return seeds, run
 
@@ -202,11 +194,11 @@ def totals():
     worlds, seeds = [], []
     for world, plan, given in some_worlds():
         (path,) = (world.folder / COORDINATOR / "assignments").iterdir()
-        seeds.append(pack([len(worlds), path.read_bytes()]))
+        seeds.append(fuzz_inputs.pack([len(worlds), path.read_bytes()]))
         worlds.append((world.site(COORDINATOR), plan, given, path))
 
     def run(data):
-        place, told = parts_of(data, int, bytes)
+        place, told = fuzz_inputs.parts_of(data, int, bytes)
         site, plan, given, path = worlds[place % len(worlds)]
         path.write_bytes(told)
         (files.Totals if plan.paired is None else files.RankTotals).kept(site, plan)
@@ -217,12 +209,12 @@ def totals():
 
 def flips():
     """A party's kept flips, sealed anew."""
-    path = new_folder() / "labels.flips"
+    path = fuzz_inputs.new_folder() / "labels.flips"
     ids, labels = [f"u{i}" for i in range(20)], [True, False] * 10
     Flips.kept(path, ids, labels, epsilon=1.0)
 
     def run(data):
-        with forgiving():
+        with fuzz_inputs.forgiving():
             found = msgspec.json.decode(data, type=_Kept)
             data = msgspec.structs.replace(found, seal=found.sealed()).to_bytes()
         path.write_bytes(data)
@@ -239,10 +231,10 @@ def roster_replies():
     reply = Envelope.sealed(KEYS[0], session=nonce, body=body, **place)
 
     def run(data):
-        with forgiving():
+        with fuzz_inputs.forgiving():
             envelope = Envelope.from_bytes(data)
-            again = struct_signed_again(envelope.body, files.Roster, AS_ROSTER, KEYS[0])
+            again = fuzz_inputs.struct_signed_again(envelope.body, files.Roster, AS_ROSTER, KEYS[0])
             data = msgspec.structs.replace(envelope, body=again).to_bytes()
-        call.read(signed_again(data, KEYS[0]))
+        call.read(fuzz_inputs.signed_again(data, KEYS[0]))
 
     return [reply.to_bytes()], run

@@ -7,22 +7,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import commands
+import fuzz_inputs
 import msgspec
 import numpy as np
 from alone_world import NOISE
 from calibrators import FORMS
 from consortium import COORDINATOR
 from exchange import make_world
-from fuzz_inputs import (
-    each_alone,
-    every,
-    forgiving,
-    new_folder,
-    pack,
-    part_of,
-    parts_of,
-    write_files,
-)
 from plans import plan_for, report_plan
 from rows import draw_clients
 from sites import make_site
@@ -75,7 +66,7 @@ def some_plans():
 
 def look_at(plan):
     """All that is asked of a plan before anybody agrees to it."""
-    each_alone(
+    fuzz_inputs.each_alone(
         plan.check_promise,
         plan.check_time,
         lambda: plan.statement("enforced"),
@@ -87,18 +78,18 @@ def look_at(plan):
 
 
 def plan_bytes():
-    site = make_site(new_folder() / "a")
+    site = make_site(fuzz_inputs.new_folder() / "a")
 
     def run(data):
         plan = fg.EvaluationPlan.from_bytes(data)
         look_at(plan)
-        each_alone(plan.to_toml, lambda: site.judge_reports(plan))
+        fuzz_inputs.each_alone(plan.to_toml, lambda: site.judge_reports(plan))
 
     return [plan.to_bytes() for plan in some_plans()], run
 
 
 def plan_toml():
-    path = new_folder() / "plan.toml"
+    path = fuzz_inputs.new_folder() / "plan.toml"
 
     def run(data):
         path.write_bytes(data)
@@ -120,7 +111,7 @@ def second_plan():
 
 
 def second_file():
-    path, key = new_folder() / "second.json", SigningKey.from_bytes(bytes(31) + b"\1")
+    path, key = fuzz_inputs.new_folder() / "second.json", SigningKey.from_bytes(bytes(31) + b"\1")
     found = [plan for plan in some_plans() if plan.found is not None]
 
     def run(data):
@@ -135,7 +126,7 @@ def some_results():
     folder = Path(__file__).parent.parent / "fixtures" / "results"
     kept = [path for path in folder.glob("*.json") if ".numbers" not in path.name]
     seeds = [p.read_bytes() for p in sorted(kept) if p.stat().st_size < 60_000]
-    sites, path = draw_clients(3), new_folder() / "result.json"
+    sites, path = draw_clients(3), fuzz_inputs.new_folder() / "result.json"
     plans = [plan for plan in some_plans() if isinstance(plan.task, BinaryTask)]
     for plan in plans:
         with suppress(FedgaugeError):
@@ -154,34 +145,34 @@ def look_at_result(result, data):
         lambda: result.to_frame(thresholds=[0.5]),
         lambda: result.calibrator(),
     ]
-    each_alone(*part_of(data, steps))
+    fuzz_inputs.each_alone(*fuzz_inputs.part_of(data, steps))
 
 
 def result_json():
-    path, page = new_folder() / "result.json", new_folder() / "page.html"
+    path, page = fuzz_inputs.new_folder() / "result.json", fuzz_inputs.new_folder() / "page.html"
     map_ = fg.Calibrator("test", FORMS["beta"])
 
     def run(data):
         path.write_bytes(data)
         result = fg.Evaluation.from_json(path)
         look_at_result(result, data)
-        if every(data, 5):
+        if fuzz_inputs.every(data, 5):
             look_at_result(result.with_calibrator(map_), data)
-        if every(data, 20):
+        if fuzz_inputs.every(data, 20):
             result.to_html(page)
 
     return some_results(), run
 
 
 def signed_result():
-    world = make_world(new_folder(), ["hospital-a", "hospital-b", "hospital-c"])
+    world = make_world(fuzz_inputs.new_folder(), ["hospital-a", "hospital-b", "hospital-c"])
     world.start(world.run, fg.EvaluationPlan.load(world.folder / "plan.json"))
     world.finish()
     saved, key = (world.run / "result.json").read_bytes(), world.site(COORDINATOR).key
-    path = new_folder() / "result.json"
+    path = fuzz_inputs.new_folder() / "result.json"
 
     def run(data):
-        with forgiving():
+        with fuzz_inputs.forgiving():
             fields = json.loads(data)
             signed = key.sign(signature._covered(fields))
             fields["proof"]["signature"] = base64.b64encode(signed).decode()
@@ -193,7 +184,7 @@ def signed_result():
 
 
 def auc_result():
-    path = new_folder() / "auc.json"
+    path = fuzz_inputs.new_folder() / "auc.json"
     scores = {i: (i % 10) / 10 for i in range(200)}
     labels = {"a": {i: i % 10 > 6 for i in range(100)}}
     labels["b"] = {i: i % 10 > 4 for i in range(100, 200)}
@@ -206,7 +197,9 @@ def auc_result():
         path.write_bytes(data)
         is_auc(path)
         found = LabelAuc.from_json(path)
-        each_alone(lambda: str(found), found._repr_html_, lambda: found.record.to_json())
+        fuzz_inputs.each_alone(
+            lambda: str(found), found._repr_html_, lambda: found.record.to_json()
+        )
 
     return [seed], run
 
@@ -216,7 +209,7 @@ def calibrator():
 
     def run(data):
         found = fg.Calibrator.from_bytes(data)
-        each_alone(
+        fuzz_inputs.each_alone(
             lambda: repr(found),
             lambda: found.digest,
             found.in_words,
@@ -229,7 +222,7 @@ def calibrator():
 
 
 def trend():
-    folder = new_folder()
+    folder = fuzz_inputs.new_folder()
     results = []
     for week in (1, 2, 3):
         fg.evaluate(draw_clients(3, seed=week), plan_for(bins=8)).to_json(folder / "r.json")
@@ -237,9 +230,9 @@ def trend():
     names = ["2026-W01.json", "2026-W02.json", "2026-W03.json"]
 
     def run(data):
-        names, contents = parts_of(data, list, list)
+        names, contents = fuzz_inputs.parts_of(data, list, list)
         shutil.rmtree(folder, ignore_errors=True)
-        write_files(folder, names, contents)
+        fuzz_inputs.write_files(folder, names, contents)
         found = fg.read_trend(folder)
         looks = list(found.results.values())
         steps = [
@@ -248,19 +241,24 @@ def trend():
             lambda: found.to_json(folder / "t.json"),
             lambda: str(fg.diff(looks[0], looks[-1])),
         ]
-        each_alone(*part_of(data, steps))
+        fuzz_inputs.each_alone(*fuzz_inputs.part_of(data, steps))
 
-    return [pack([names, results]), pack([["week-9.json", "b.json"], results[:2]])], run
+    return [
+        fuzz_inputs.pack([names, results]),
+        fuzz_inputs.pack([["week-9.json", "b.json"], results[:2]]),
+    ], run
 
 
 def shown():
     """Commands that print something of somebody else's; a crash of theirs is a finding."""
-    path = new_folder() / "given.json"
+    path = fuzz_inputs.new_folder() / "given.json"
     plans = [plan.to_bytes() for plan in some_plans()[:6]]
 
     def run(data):
         path.write_bytes(data)
-        for command in part_of(data, [["show"], ["verify"], ["explain"], ["diff", path]], 4):
+        for command in fuzz_inputs.part_of(
+            data, [["show"], ["verify"], ["explain"], ["diff", path]], 4
+        ):
             done = commands.run(command[0], path, *command[1:])
             assert done.exit_code in (0, 1, 2), done.exit_code
             assert "Traceback" not in done.output

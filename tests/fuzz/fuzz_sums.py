@@ -5,22 +5,12 @@ from collections import OrderedDict
 from contextlib import suppress
 from unittest import mock
 
+import fuzz_inputs
 import msgspec
 import pytest
-from consortium import COORDINATOR
-from exchange import A, make_world
+from consortium import COORDINATOR, A
+from exchange import make_world
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
-from fuzz_inputs import (
-    Unmade,
-    each_alone,
-    forgiving,
-    new_folder,
-    pack,
-    parts_of,
-    signed_again,
-    unpack,
-    write_files,
-)
 from fuzz_plans import look_at, some_plans
 from hostile_member import false_complaint, junk_boxes, turn, wrong_opening, wrong_shares
 from nodes import FIRST, MODEL, Federation
@@ -50,7 +40,7 @@ def some_scenes():
 
 
 def invitation():
-    site = make_site(new_folder() / "a")
+    site = make_site(fuzz_inputs.new_folder() / "a")
     members = sorted([site.key.public, *(key.public for key in KEYS[:5])])
     plans = [plan for plan in some_plans() if not plan.privacy.sends_reports]
     seeds = []
@@ -78,14 +68,14 @@ def requests():
     for make in some_scenes():
         for stage in list(Stage)[1:]:
             scene = make(silent={4: Stage.MASK}).until(stage) if stage > 3 else make().until(stage)
-            seeds.append(pack([len(states), scene.server.requests[VICTIM]]))
+            seeds.append(fuzz_inputs.pack([len(states), scene.server.requests[VICTIM]]))
             states.append((scene.clients[VICTIM].to_bytes(), scene.duties[VICTIM]))
 
     def run(data):
-        place, request = parts_of(data, int, bytes)
+        place, request = fuzz_inputs.parts_of(data, int, bytes)
         state, duty = states[place % len(states)]
         client = SummationClient.from_bytes(state, KEYS[VICTIM], duty)
-        client.receive(signed_again(request, BOSS))
+        client.receive(fuzz_inputs.signed_again(request, BOSS))
         SummationClient.from_bytes(client.to_bytes(), KEYS[VICTIM], duty)
 
     return seeds, run
@@ -98,14 +88,17 @@ def replies():
         for stage in Stage:
             scene = make().until(stage)
             answers = scene.answers()
-            seeds.append(pack([len(states), 1, answers[1]]))
+            seeds.append(fuzz_inputs.pack([len(states), 1, answers[1]]))
             states.append((scene.server.to_bytes(), answers))
 
     def run(data):
-        place, member, reply = parts_of(data, int, int, bytes)
+        place, member, reply = fuzz_inputs.parts_of(data, int, int, bytes)
         state, honest = states[place % len(states)]
         member %= 6
-        server, reply = SummationServer.from_bytes(state, BOSS), signed_again(reply, KEYS[member])
+        server, reply = (
+            SummationServer.from_bytes(state, BOSS),
+            fuzz_inputs.signed_again(reply, KEYS[member]),
+        )
         with suppress(FedgaugeError):
             server.check(member, reply)
         server.step([(member, reply), *honest.items()])
@@ -122,15 +115,15 @@ def openings():
         scene = make(silent={4: Stage.MASK}) if "Distributed" in repr(make().plan) else make()
         scene.until(Stage.OPEN)
         answers = scene.answers()
-        seeds.append(pack([len(scenes), 1, scene.opening(answers[1]).to_bytes()]))
+        seeds.append(fuzz_inputs.pack([len(scenes), 1, scene.opening(answers[1]).to_bytes()]))
         scenes.append((scene, scene.server.to_bytes(), answers))
 
     def run(data):
-        place, member, plain = parts_of(data, int, int, bytes)
+        place, member, plain = fuzz_inputs.parts_of(data, int, int, bytes)
         scene, state, honest = scenes[place % len(scenes)]
         member = member % 4
         reply = None
-        with forgiving():
+        with fuzz_inputs.forgiving():
             reply = scene.reply(member, messages.Opening.from_bytes(plain))
         if reply is None:
             secret = scene.box_keys[member].agree(scene.invitation.box)
@@ -154,7 +147,7 @@ def boxes():
     plain = mine.opened(holder, scene.session, mine.member, VICTIM)
 
     def run(data):
-        place, mask, key, rest = parts_of(data, int, bytes, bytes, bytes)
+        place, mask, key, rest = fuzz_inputs.parts_of(data, int, bytes, bytes, bytes)
         boxes = list(inbox.boxes)
         place %= len(boxes)
         dealer = boxes[place].member
@@ -168,7 +161,7 @@ def boxes():
         assert isinstance(told, messages.Inbox)
         client.receive(scene.request(VICTIM, told))
 
-    return [pack([0, *plain, b""]), pack([2, *plain, b"x"])], run
+    return [fuzz_inputs.pack([0, *plain, b""]), fuzz_inputs.pack([2, *plain, b"x"])], run
 
 
 def evidence():
@@ -181,15 +174,18 @@ def evidence():
             with suppress(FedgaugeError):
                 scene.until(Stage.OPEN).step()
         seeds.append(scene.server.evidence.to_bytes())
-    site, path = make_site(new_folder() / "a"), new_folder() / "evidence.fgx"
+    site, path = (
+        make_site(fuzz_inputs.new_folder() / "a"),
+        fuzz_inputs.new_folder() / "evidence.fgx",
+    )
 
     def run(data):
-        with forgiving():
-            tree = unpack(data)
+        with fuzz_inputs.forgiving():
+            tree = fuzz_inputs.unpack(data)
             for each in tree[1]:
-                with forgiving():
+                with fuzz_inputs.forgiving():
                     sign_evidence(each, scene.invitation)
-            data = pack(tree)
+            data = fuzz_inputs.pack(tree)
         path.write_bytes(data)
         with suppress(FedgaugeError):
             examine(path, site)
@@ -228,7 +224,7 @@ def sign_evidence(found, invitation):
 
 def exchange_folder():
     """What lies in a folder that many can write to."""
-    world = make_world(new_folder(), ["hospital-a", "hospital-b", "hospital-c"])
+    world = make_world(fuzz_inputs.new_folder(), ["hospital-a", "hospital-b", "hospital-c"])
     plan = fg.EvaluationPlan.load(world.folder / "plan.json")
     world.start(world.run, plan)
     seeds, clients = [], world.clients
@@ -238,25 +234,25 @@ def exchange_folder():
         for name in clients:
             world.answer(world.run, name, stage, clients[name])
         files = world.published()
-        seeds.append(pack([list(files), list(files.values())]))
+        seeds.append(fuzz_inputs.pack([list(files), list(files.values())]))
         world.advance(world.run)
     files = world.published()
-    seeds.append(pack([list(files), list(files.values())]))
-    run_folder, site = new_folder(), world.site(A)
+    seeds.append(fuzz_inputs.pack([list(files), list(files.values())]))
+    run_folder, site = fuzz_inputs.new_folder(), world.site(A)
 
     def again(content):
-        with forgiving():
+        with fuzz_inputs.forgiving():
             sender = Envelope.from_bytes(content).sender
-            return signed_again(content, boss if sender == BOSS_PLACE else keys[sender])
+            return fuzz_inputs.signed_again(content, boss if sender == BOSS_PLACE else keys[sender])
         return content
 
     def run(data):
-        names, contents = parts_of(data, list, list)
+        names, contents = fuzz_inputs.parts_of(data, list, list)
         shutil.rmtree(run_folder, ignore_errors=True)
         contents = [again(each) if isinstance(each, bytes) else each for each in contents]
-        write_files(run_folder, names, contents)
+        fuzz_inputs.write_files(run_folder, names, contents)
         exchange = Exchange(run_folder, site)
-        each_alone(
+        fuzz_inputs.each_alone(
             exchange.sessions,
             lambda: exchange.request_to_me(exchange.invitation(), Stage.MASK),
             lambda: examine(run_folder / EVIDENCE, site),
@@ -277,14 +273,14 @@ def array_of(dtype, shape, stype, data):
 def records_of(tree):
     """Records as Flower carries them; what it refuses to make cannot be sent."""
     made = RecordDict()
-    with forgiving(AssertionError):
+    with fuzz_inputs.forgiving(AssertionError):
         for name, kind, fields in tree:
             values = OrderedDict(
                 (key, array_of(*value) if kind == "arrays" else value) for key, value in fields
             )
             made[name] = KINDS[kind](values)
         return made
-    raise Unmade
+    raise fuzz_inputs.Unmade
 
 
 def tree_of(records):
@@ -302,11 +298,11 @@ def tree_of(records):
 
 def with_signature(tree, what, key):
     """The tree with fedgauge's own field signed anew."""
-    with forgiving():
+    with fuzz_inputs.forgiving():
         for name, _, fields in tree:
             for field in fields:
                 if name == flower.ACTION and field[0] == what and isinstance(field[1], bytes):
-                    field[1] = signed_again(field[1], key)
+                    field[1] = fuzz_inputs.signed_again(field[1], key)
     return tree
 
 
@@ -337,13 +333,13 @@ def node_target(world, evaluate):
     context = world.grid.contexts[FIRST]
 
     def run(data):
-        place, tree = parts_of(data, int, list)
+        place, tree = fuzz_inputs.parts_of(data, int, list)
         _, memory, message = seen[place % len(seen)]
         records = records_of(with_signature(tree, "request", BOSS))
         context.state[flower.ACTION] = ConfigRecord(dict(memory))
         world.grid.call(FIRST, Message(records, metadata=message.metadata))
 
-    return [pack([place, tree]) for place, (tree, _, _) in enumerate(seen)], run
+    return [fuzz_inputs.pack([place, tree]) for place, (tree, _, _) in enumerate(seen)], run
 
 
 def flower_node():
@@ -365,11 +361,11 @@ def flower_server():
         honest = scene.answers()
         states.append((scene.server.to_bytes(), honest))
         config = [["reply", honest[1]]]
-        seeds.append(pack([len(seeds), 1, [[flower.ACTION, "config", config]]]))
+        seeds.append(fuzz_inputs.pack([len(seeds), 1, [[flower.ACTION, "config", config]]]))
     nodes = {member: FIRST + member for member in range(6)}
 
     def run(data):
-        place, member, tree = parts_of(data, int, int, list)
+        place, member, tree = fuzz_inputs.parts_of(data, int, int, list)
         state, honest = states[place % len(states)]
         member %= 6
         records = records_of(with_signature(tree, "reply", KEYS[member]))

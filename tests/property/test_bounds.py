@@ -6,19 +6,10 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
+import bounds
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from bounds import (
-    auprg_of,
-    axes,
-    check,
-    check_includes_bounds,
-    check_threshold,
-    outcomes_of,
-    plain_partial,
-    pooled,
-)
 from counts import counts_on
 from hypothesis import Phase, assume, example, given, settings
 from sklearn import metrics as sk
@@ -70,11 +61,11 @@ POSITIVE_ON_TOP = (np.array([1, 1, 1, 0]), np.array([0.95, 0.91, 0.3, 0.3]))
 @given(
     st.data(),
     labelled(SCORES),
-    axes(),
+    bounds.axes(),
     st.sampled_from([Aligned(), Aligned("linear"), Quantile(5)]),
 )
 def test_bounds_of_every_area_hold_that_of_the_pooled_data(data, examples, axis, estimator):
-    result = pooled(examples, axis, estimator)
+    result = bounds.pooled(examples, axis, estimator)
     labels, scores = examples
     max_fpr = data.draw(st.one_of(st.floats(0.01, 1), st.just(1 / (len(labels) - labels.sum()))))
     positive, negative = scores[labels == 1], scores[labels == 0]
@@ -87,52 +78,52 @@ def test_bounds_of_every_area_hold_that_of_the_pooled_data(data, examples, axis,
         (result.partial_auc(max_fpr), sk.roc_auc_score(*examples, max_fpr=max_fpr), (0, 1)),
         (
             result.partial_auc(max_fpr, standardise=False),
-            plain_partial(examples, max_fpr),
+            bounds.plain_partial(examples, max_fpr),
             (0, max_fpr),
         ),
-        (result.auprg, auprg_of(examples), (-math.inf, 1)),
+        (result.auprg, bounds.auprg_of(examples), (-math.inf, 1)),
         (result.ks_statistic, max(gaps), (0, 1)),
         (result.mann_whitney_u, won, (0, len(positive) * len(negative))),
     ):
-        check(estimate, truth, scale)
+        bounds.check(estimate, truth, scale)
         if estimate.low is not None:
-            check_includes_bounds(estimate)
+            bounds.check_includes_bounds(estimate)
 
 
 @settings(deadline=None, max_examples=150)
-@given(labelled(SCORES, both=False), axes())
+@given(labelled(SCORES, both=False), bounds.axes())
 @example((np.array([1, 0]), np.array([1e-9, 0.5])), Axis.from_edges([0, 1e-9, 2e-9, 1]))
 @example((np.array([1, 0]), np.array([0.0, 0.5])), Axis.from_edges([0, 1e-17, 0.5, 1]))
 @example((np.array([1, 0]), np.array([1e-9, 0.5])), Axis.from_values([1e-9, 0.5]))
 def test_bounds_of_losses_hold_those_of_the_pooled_data(examples, axis):
-    result = pooled(examples, axis)
+    result = bounds.pooled(examples, axis)
     labels, scores = examples
     log_loss = sk.log_loss(labels, scores, labels=[0, 1])
-    check(result.log_loss, log_loss, (0, math.inf))
-    check_includes_bounds(result.log_loss)
-    check(result.brier_score, np.mean((scores - labels) ** 2), (0, 1))
-    check_includes_bounds(result.brier_score)
+    bounds.check(result.log_loss, log_loss, (0, math.inf))
+    bounds.check_includes_bounds(result.log_loss)
+    bounds.check(result.brier_score, np.mean((scores - labels) ** 2), (0, 1))
+    bounds.check_includes_bounds(result.brier_score)
     rate = labels.mean()
     if 0 < rate < 1:
         entropy = -rate * math.log(rate) - (1 - rate) * math.log(1 - rate)
-        check(result.normalized_entropy, log_loss / entropy, (0, math.inf))
-        check_includes_bounds(result.normalized_entropy)
+        bounds.check(result.normalized_entropy, log_loss / entropy, (0, math.inf))
+        bounds.check_includes_bounds(result.normalized_entropy)
     else:
         with pytest.raises(UndefinedMetric, match="both classes"):
             result.normalized_entropy  # noqa: B018
 
 
 @settings(deadline=None, max_examples=80)
-@given(st.data(), labelled(SCORES, both=False), axes(), st.sampled_from([0.5, 1.0, 3.0]))
+@given(st.data(), labelled(SCORES, both=False), bounds.axes(), st.sampled_from([0.5, 1.0, 3.0]))
 def test_bounds_at_any_threshold_hold_the_numbers_of_the_pooled_data(data, examples, axis, beta):
     threshold = data.draw(thresholds(examples, axis))
-    at = pooled(examples, axis).at_threshold(threshold)
-    check_threshold(at, examples, threshold)
-    tp, fp, fn, _ = outcomes_of(examples, threshold)
+    at = bounds.pooled(examples, axis).at_threshold(threshold)
+    bounds.check_threshold(at, examples, threshold)
+    tp, fp, fn, _ = bounds.outcomes_of(examples, threshold)
     square = beta**2
     if tp + fp + fn:
         truth = (1 + square) * tp / ((1 + square) * tp + fp + square * fn)
-        check(at.f_beta(beta), truth, (0, 1))
+        bounds.check(at.f_beta(beta), truth, (0, 1))
 
 
 CLIPPED = Axis.uniform(4, 0.25, 0.75, outside="clip")
@@ -157,16 +148,18 @@ THRESHOLD_CASES = {
 @pytest.mark.parametrize("case", THRESHOLD_CASES)
 def test_bounds_at_awkward_thresholds(case):
     examples, axis, threshold = THRESHOLD_CASES[case]
-    check_threshold(pooled(examples, axis).at_threshold(threshold), examples, threshold)
+    bounds.check_threshold(
+        bounds.pooled(examples, axis).at_threshold(threshold), examples, threshold
+    )
 
 
 @settings(deadline=None, max_examples=250)
-@given(st.data(), labelled(SCORES, both=False, most=40), axes())
+@given(st.data(), labelled(SCORES, both=False, most=40), bounds.axes())
 def test_corners_hold_every_ratio(data, examples, axis):
     threshold = data.draw(thresholds(examples, axis))
     counts = PooledCounts(axis, counts_on(axis, *examples), (axis.bins,))
     outcomes = ThresholdOutcomes(counts, threshold)
-    truth = outcomes_of(examples, threshold)
+    truth = bounds.outcomes_of(examples, threshold)
     ratios = [row.formula for row in ROWS if isinstance(row.formula, Ratio)]
     for ratio in (*ratios, f_beta_ratio(0.3), f_beta_ratio(4)):
         value = ratio.value(truth)
@@ -258,10 +251,10 @@ def saved_and_loaded(result):
 
 
 @settings(deadline=None, max_examples=15)
-@given(st.data(), labelled(SCORES, both=False), axes())
+@given(st.data(), labelled(SCORES, both=False), bounds.axes())
 def test_levels_are_nested_and_survive_json(data, examples, axis):
     threshold = data.draw(thresholds(examples, axis))
-    result = pooled(examples, axis)
+    result = bounds.pooled(examples, axis)
     wide, narrow = (everything(result.at_level(level), threshold) for level in (0.99, 0.5))
     middle = everything(result, threshold)
     for name, one in narrow.items():
@@ -279,7 +272,7 @@ def test_levels_are_nested_and_survive_json(data, examples, axis):
 
 
 def test_a_level_survives_json():
-    result = pooled(POSITIVE_ON_TOP, Axis.uniform(10)).at_level(0.8)
+    result = bounds.pooled(POSITIVE_ON_TOP, Axis.uniform(10)).at_level(0.8)
     back = saved_and_loaded(result)
     assert back.level == 0.8
     assert everything(back, 0.5) == everything(result, 0.5)
@@ -337,7 +330,7 @@ def test_noisy_estimates_are_sane(result, threshold):
             assert estimate.bounds[0] <= estimate.bounds[1]
             assert all(0 <= part < math.inf for part in estimate.parts.values())
             continue
-        check(estimate, None, scale)
+        bounds.check(estimate, None, scale)
         if estimate.low is not None:
             assert set(estimate.parts) == {"binning", "noise", "sampling"}
             assert min(estimate.parts.values()) >= 0

@@ -2,18 +2,10 @@
 
 import math
 
+import bounds
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from bounds import (
-    auprg_of,
-    axes,
-    check,
-    check_includes_bounds,
-    check_threshold,
-    plain_partial,
-    pooled,
-)
 from hypothesis import assume, given, settings
 from sklearn import metrics as sk
 from strategies import GRID, ON_GRID, labelled
@@ -55,7 +47,7 @@ def maps(draw):
 def any_axes(draw):
     """As of results without a map, and known values."""
     if draw(st.integers(0, 5)):
-        return draw(axes())
+        return draw(bounds.axes())
     return Axis.from_values([i / GRID for i in range(GRID + 1)])
 
 
@@ -66,7 +58,7 @@ def mapped(examples, axis, calibrator):
         assume(False)
     if axis.separates_all:
         scores = np.round(scores * GRID) / GRID
-    result = pooled((labels, scores), axis).with_calibrator(calibrator)
+    result = bounds.pooled((labels, scores), axis).with_calibrator(calibrator)
     return result, (labels, calibrator.transform(scores))
 
 
@@ -74,15 +66,15 @@ def mapped(examples, axis, calibrator):
 @given(labelled(SCORES), any_axes(), maps(), st.sampled_from([0.1, 0.5, 1.0]))
 def test_bounds_of_every_area_hold_that_of_mapped_data(examples, axis, calibrator, max_fpr):
     result, (labels, scores) = mapped(examples, axis, calibrator)
-    check(result.roc_auc, sk.roc_auc_score(labels, scores), (0, 1))
-    check(result.average_precision, sk.average_precision_score(labels, scores), (0, 1))
-    check(result.auprg, auprg_of((labels, scores)), (-math.inf, 1))
+    bounds.check(result.roc_auc, sk.roc_auc_score(labels, scores), (0, 1))
+    bounds.check(result.average_precision, sk.average_precision_score(labels, scores), (0, 1))
+    bounds.check(result.auprg, bounds.auprg_of((labels, scores)), (-math.inf, 1))
     fpr, tpr, _ = sk.roc_curve(labels, scores, drop_intermediate=False)
-    check(result.ks_statistic, np.max(np.abs(tpr - fpr)), (0, 1))
+    bounds.check(result.ks_statistic, np.max(np.abs(tpr - fpr)), (0, 1))
     plain = result.partial_auc(max_fpr, standardise=False)
-    check(plain, plain_partial((labels, scores), max_fpr), (0, max_fpr))
+    bounds.check(plain, bounds.plain_partial((labels, scores), max_fpr), (0, max_fpr))
     pairs = labels.sum() * (1 - labels).sum()
-    check(result.mann_whitney_u, sk.roc_auc_score(labels, scores) * pairs, (0, math.inf))
+    bounds.check(result.mann_whitney_u, sk.roc_auc_score(labels, scores) * pairs, (0, math.inf))
 
 
 @settings(deadline=None, max_examples=150)
@@ -90,14 +82,14 @@ def test_bounds_of_every_area_hold_that_of_mapped_data(examples, axis, calibrato
 def test_bounds_of_losses_hold_those_of_mapped_data(examples, axis, calibrator):
     result, (labels, scores) = mapped(examples, axis, calibrator)
     log_loss = sk.log_loss(labels, scores, labels=[0, 1])
-    check(result.log_loss, log_loss, (0, math.inf))
-    check_includes_bounds(result.log_loss)
-    check(result.brier_score, np.mean((scores - labels) ** 2), (0, 1))
-    check_includes_bounds(result.brier_score)
+    bounds.check(result.log_loss, log_loss, (0, math.inf))
+    bounds.check_includes_bounds(result.log_loss)
+    bounds.check(result.brier_score, np.mean((scores - labels) ** 2), (0, 1))
+    bounds.check_includes_bounds(result.brier_score)
     rate = labels.mean()
     if 0 < rate < 1:
         entropy = -rate * math.log(rate) - (1 - rate) * math.log(1 - rate)
-        check(result.normalized_entropy, log_loss / entropy, (0, math.inf))
+        bounds.check(result.normalized_entropy, log_loss / entropy, (0, math.inf))
     else:
         with pytest.raises(UndefinedMetric, match="both classes"):
             result.normalized_entropy  # noqa: B018
@@ -114,14 +106,14 @@ def test_bounds_at_any_threshold_hold_the_numbers_of_mapped_data(data, examples,
             st.floats(-0.5, 1.5),
         )
     )
-    check_threshold(result.at_threshold(threshold), (labels, scores), threshold)
+    bounds.check_threshold(result.at_threshold(threshold), (labels, scores), threshold)
 
 
 def test_a_divided_bin_may_be_in_an_open_one_with_all_it_has():
     rests = Calibrator("auto", LogOddsLine([0.0, 1 / 3], [-2.0, -2.0]))
     result, examples = mapped((np.array([0]), np.array([14 / 24])), Axis.uniform(1), rests)
     threshold = float(examples[1][0])
-    check_threshold(result.at_threshold(threshold), examples, threshold)
+    bounds.check_threshold(result.at_threshold(threshold), examples, threshold)
 
 
 @settings(deadline=None, max_examples=60)

@@ -11,17 +11,7 @@ import pytest
 
 from fedgauge import DistributedDP
 from fedgauge.privacy.keystream import SimulatedKeystream
-from fedgauge.vertical.auc import (
-    MECHANISMS,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    PairAnswer,
-    PartyRanks,
-    doubled_midranks,
-    is_pair_possible,
-    noisy_pair,
-    rho_of,
-)
+from fedgauge.vertical import auc
 
 SCORES = {
     "three": [0.1, 0.5, 0.9],
@@ -30,8 +20,8 @@ SCORES = {
     "all tied": [0.5, 0.5, 0.5],
     "one": [0.5],
 }
-LAPLACE = [name for name, row in MECHANISMS.items() if row.noise == "polya"]
-NOTHING = DiscreteLaplace(Fraction(0))
+LAPLACE = [name for name, row in auc.MECHANISMS.items() if row.noise == "polya"]
+NOTHING = auc.DiscreteLaplace(Fraction(0))
 
 
 def label_dp(epsilon, **options):
@@ -39,14 +29,14 @@ def label_dp(epsilon, **options):
 
 
 def known_of(ranks):
-    return PartyRanks.of(ranks, np.zeros(len(ranks), dtype=int), 1)
+    return auc.PartyRanks.of(ranks, np.zeros(len(ranks), dtype=int), 1)
 
 
 def exact_pairs(ranks, terms):
     """The pair of every labelling, before noise."""
     quiet = terms._replace(positives=NOTHING, ranks=NOTHING)
     return {
-        labels: noisy_pair(np.array(labels, bool), ranks, quiet, None)
+        labels: auc.noisy_pair(np.array(labels, bool), ranks, quiet, None)
         for labels in itertools.product((0, 1), repeat=len(ranks))
     }
 
@@ -95,8 +85,8 @@ def loss_of(ranks, terms, steps=(1, 1)):
 @pytest.mark.parametrize("scores", SCORES.values(), ids=SCORES)
 @pytest.mark.parametrize("epsilon", [0.3, 1.0])
 def test_the_worst_loss_is_epsilon(name, scores, epsilon):
-    ranks = doubled_midranks(np.array(scores))
-    (terms,) = MECHANISMS[name].terms(known_of(ranks), label_dp(epsilon))
+    ranks = auc.doubled_midranks(np.array(scores))
+    (terms,) = auc.MECHANISMS[name].terms(known_of(ranks), label_dp(epsilon))
     loss = loss_of(ranks, terms)
     if name == "laplace-global" and ranks.max() < 2 * (len(ranks) - 1):
         assert loss < epsilon  # no example has the highest rank of all
@@ -106,11 +96,11 @@ def test_the_worst_loss_is_epsilon(name, scores, epsilon):
 
 @pytest.mark.parametrize("name", LAPLACE)
 def test_parties_with_some_of_the_ranks_lose_no_more(name):
-    ranks = doubled_midranks(np.array([0.1, 0.4, 0.4, 0.6, 0.8, 0.9]))
+    ranks = auc.doubled_midranks(np.array([0.1, 0.4, 0.4, 0.6, 0.8, 0.9]))
     for party in itertools.product((0, 1), repeat=len(ranks)):
         party = np.array(party)
-        known = PartyRanks.of(ranks, party, 2)
-        for place, terms in enumerate(MECHANISMS[name].terms(known, label_dp(1.0))):
+        known = auc.PartyRanks.of(ranks, party, 2)
+        for place, terms in enumerate(auc.MECHANISMS[name].terms(known, label_dp(1.0))):
             own = ranks[party == place]
             if len(own):
                 loss = loss_of(own, terms)
@@ -121,39 +111,39 @@ def test_parties_with_some_of_the_ranks_lose_no_more(name):
 @pytest.mark.parametrize("name", LAPLACE)
 def test_exact_positives_noise_in_steps_and_a_budget_spent_twice_are_seen(name):
     """D times whole-number noise has the same variance and leaves the sum modulo D exact."""
-    ranks = doubled_midranks(np.array(SCORES["four"]))
+    ranks = auc.doubled_midranks(np.array(SCORES["four"]))
     known = known_of(ranks)
-    (terms,) = MECHANISMS[name].terms(known, label_dp(1.0))
-    reach = int(MECHANISMS[name].split(known).reach[0])
-    coarse = terms._replace(ranks=DiscreteLaplace(terms.ranks.scale / reach))
+    (terms,) = auc.MECHANISMS[name].terms(known, label_dp(1.0))
+    reach = int(auc.MECHANISMS[name].split(known).reach[0])
+    coarse = terms._replace(ranks=auc.DiscreteLaplace(terms.ranks.scale / reach))
     assert loss_of(ranks, coarse, steps=(1, reach)) == math.inf
     twice = terms._replace(
-        positives=DiscreteLaplace(Fraction(1)), ranks=DiscreteLaplace(Fraction(reach))
+        positives=auc.DiscreteLaplace(Fraction(1)), ranks=auc.DiscreteLaplace(Fraction(reach))
     )
     assert loss_of(ranks, twice) == 2
-    (terms,) = MECHANISMS[name].terms(known_of(ranks), label_dp(1.0))
+    (terms,) = auc.MECHANISMS[name].terms(known_of(ranks), label_dp(1.0))
     assert loss_of(ranks, terms._replace(positives=NOTHING)) == math.inf
 
 
 def test_the_mean_distance_is_no_sensitivity():
-    ranks = doubled_midranks(np.array(SCORES["four"]))
-    (terms,) = MECHANISMS["orthogonal"].terms(known_of(ranks), label_dp(1.0))
+    ranks = auc.doubled_midranks(np.array(SCORES["four"]))
+    (terms,) = auc.MECHANISMS["orthogonal"].terms(known_of(ranks), label_dp(1.0))
     mean = Fraction(int(np.abs(ranks - terms.centre).sum()), len(ranks))
-    assert loss_of(ranks, terms._replace(ranks=DiscreteLaplace(2 * mean))) > 1
+    assert loss_of(ranks, terms._replace(ranks=auc.DiscreteLaplace(2 * mean))) > 1
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", auc.MECHANISMS)
 def test_what_is_drawn_is_what_was_enumerated(name):
     """Seeded: variances of 2,000 draws stray by 5%, a correlation by 2%; five times is allowed.
     Laws above are those in the terms. Here a party draws from them: both numbers, each in steps of
     1, neither by the other."""
-    noise = MECHANISMS[name].noise
+    noise = auc.MECHANISMS[name].noise
     privacy = label_dp(1.0, noise=noise, delta=None if noise == "polya" else 1e-5)
-    ranks = doubled_midranks(np.array(SCORES["four"]))
-    (terms,) = MECHANISMS[name].terms(known_of(ranks), privacy)
+    ranks = auc.doubled_midranks(np.array(SCORES["four"]))
+    (terms,) = auc.MECHANISMS[name].terms(known_of(ranks), privacy)
     labels, source = np.array([True, False, False, True]), SimulatedKeystream(5)
     exact = exact_pairs(ranks, terms)[1, 0, 0, 1]
-    drawn = np.array([noisy_pair(labels, ranks, terms, source) for _ in range(2000)]) - exact
+    drawn = np.array([auc.noisy_pair(labels, ranks, terms, source) for _ in range(2000)]) - exact
     assert drawn.var(axis=0) == pytest.approx(
         [terms.positives.variance, terms.ranks.variance], 0.25
     )
@@ -192,19 +182,19 @@ def test_rho_is_the_most_that_delta_allows(epsilon, delta):
         logs = above * ((1 + above) * rho - epsilon) - np.log(above)
         return float(np.exp(np.min(logs - (1 + above) * np.log1p(1 / above))))
 
-    rho = float(rho_of(epsilon, delta))
+    rho = float(auc.rho_of(epsilon, delta))
     assert least_delta(rho) <= delta < least_delta(1.001 * rho)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_gaussian_pairs_keep_delta(epsilon):
-    ranks = doubled_midranks(np.array(SCORES["three"]))
+    ranks = auc.doubled_midranks(np.array(SCORES["three"]))
     privacy = label_dp(epsilon, delta=1e-5, noise="discrete-gaussian")
-    (terms,) = MECHANISMS["gaussian"].terms(known_of(ranks), privacy)
+    (terms,) = auc.MECHANISMS["gaussian"].terms(known_of(ranks), privacy)
     assert 1e-7 < delta_of(ranks, terms, epsilon) <= 1e-5
     half = terms._replace(
-        positives=DiscreteGaussian(terms.positives.sigma2 / 2),
-        ranks=DiscreteGaussian(terms.ranks.sigma2 / 2),
+        positives=auc.DiscreteGaussian(terms.positives.sigma2 / 2),
+        ranks=auc.DiscreteGaussian(terms.ranks.sigma2 / 2),
     )
     assert delta_of(ranks, half, epsilon) > 1e-5
 
@@ -212,8 +202,8 @@ def test_gaussian_pairs_keep_delta(epsilon):
 @pytest.mark.parametrize("name", LAPLACE)
 @pytest.mark.parametrize("scores", SCORES.values(), ids=SCORES)
 def test_pairs_are_possible_between_the_least_and_the_most_of_any_labels(name, scores):
-    ranks = doubled_midranks(np.array(scores))
-    (terms,) = MECHANISMS[name].terms(known_of(ranks), label_dp(1.0))
+    ranks = auc.doubled_midranks(np.array(scores))
+    (terms,) = auc.MECHANISMS[name].terms(known_of(ranks), label_dp(1.0))
     quiet = terms._replace(positives=NOTHING, ranks=NOTHING)
     given = {}
     for positives, total in exact_pairs(ranks, terms).values():
@@ -223,15 +213,20 @@ def test_pairs_are_possible_between_the_least_and_the_most_of_any_labels(name, s
         totals = given.get(positives, [1, 0])  # between which there is none
         for total in range(-far, far + 1):
             possible = min(totals) <= total <= max(totals) and positives in given
-            assert is_pair_possible(PairAnswer(positives, total), ranks, quiet, 0.5) == possible
+            assert (
+                auc.is_pair_possible(auc.PairAnswer(positives, total), ranks, quiet, 0.5)
+                == possible
+            )
 
 
-@pytest.mark.parametrize("law", [DiscreteLaplace(Fraction(7, 2)), DiscreteGaussian(Fraction(30))])
+@pytest.mark.parametrize(
+    "law", [auc.DiscreteLaplace(Fraction(7, 2)), auc.DiscreteGaussian(Fraction(30))]
+)
 @pytest.mark.parametrize("chance", [0.05, 1e-3, 1e-6])
 def test_noise_goes_no_further_than_stated(law, chance):
     """Summed up; and half as far it would go more often."""
     values = np.arange(-400, 401)
-    if isinstance(law, DiscreteLaplace):
+    if isinstance(law, auc.DiscreteLaplace):
         weights = np.exp(-np.abs(values) / float(law.scale))
     else:
         weights = np.exp(-(values**2) / (2 * float(law.sigma2)))

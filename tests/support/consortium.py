@@ -13,6 +13,7 @@ from fedgauge.vertical.files import totals_for
 from fedgauge.vertical.label_party import ROW_KINDS
 
 COORDINATOR = "consortium"
+A, B, C, D = NAMES = [f"hospital-{letter}" for letter in "abcd"]
 
 
 class Consortium:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import msgspec
 import numpy as np
 import pytest
-from consortium import Shared
+from consortium import NAMES, A, B, C, Shared
 from counts import counts_of, pooled_counts
 from forks import fast_folder
 from rows import draw_client
@@ -18,7 +18,6 @@ from fedgauge.engines.site_rows import NamedRows
 from fedgauge.secagg import Stage
 from fedgauge.site import add_witness
 
-A, B, C, D = NAMES = [f"hospital-{letter}" for letter in "abcd"]
 CLIENTS = {name: draw_client(60 + 10 * i, seed=i) for i, name in enumerate(NAMES)}
 EXACT = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(8, outside="clip"), fg.Cohort(3, 1))
 NOISY = fg.EvaluationPlan.for_histogram(

@@ -4,8 +4,8 @@ import stat
 
 import commands
 import pytest
-from consortium import COORDINATOR, Consortium
-from exchange import EXACT, NAMES, NOISY, make_world
+from consortium import COORDINATOR, NAMES, Consortium
+from exchange import EXACT, NOISY, make_world
 
 from fedgauge.engines.exchange import load_invitation
 from fedgauge.keys import SigningKey, key_to_text

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commands import complaint
-from consortium import COORDINATOR
-from exchange import EXACT, NAMES, A, make_world
+from consortium import COORDINATOR, NAMES, A
+from exchange import EXACT, make_world
 from sklearn.metrics import precision_score, recall_score
 from typer.testing import CliRunner
 

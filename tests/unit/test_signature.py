@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from consortium import COORDINATOR
-from exchange import EXACT, NAMES, A, make_world
+from consortium import COORDINATOR, NAMES, A
+from exchange import EXACT, make_world
 from forks import fast_folder
 from plans import noisy_plan
 from scene import BOSS
