@@ -23,7 +23,25 @@ def noisy_levels(tree, channels=3, seed=0):
     return [rng.normal(10, 20, (channels, count)) for count in nodes]
 
 
-def test_one_level_comes_back_and_arguments_are_left_alone():
+@pytest.mark.parametrize("largest", [10, 2**48])
+def test_counts_of_a_histogram_without_noise_come_back_bit_for_bit(largest):
+    rng = np.random.default_rng(1)
+    for tree in [(24,), (2, 12), (3, 2, 4), (2, 2, 2, 3)] * 20:
+        counts = rng.integers(0, largest, (2, 24))
+        histogram = ScoreHistogram.from_counts(Axis.uniform(24), counts)
+        leaves = consistent(histogram.levels(tree), tree, rng.uniform(0.1, 9.0, len(tree)))
+        np.testing.assert_array_equal(leaves, counts)
+
+
+def test_one_level_valid_counts_and_totals_come_back_and_arguments_stay():
+    # Pooling three ties near 2^53 would round them.
+    counts = np.array([[2**52 - 1, 0, 0, 3, 0, 0, 0, 2**51], [0, 0, 1, 0, 7, 0, 0, 2**53 - 9]])
+    leaves = counts.astype(np.float64)
+    repaired = monotone(leaves)
+    np.testing.assert_array_equal(repaired.astype(np.int64), counts)
+    assert not np.shares_memory(repaired, leaves)
+    leaves = np.array([[0.7, -0.4, 1.1, 0.0, 0.0]])
+    assert np.cumsum(monotone(leaves))[-1] == np.cumsum(leaves)[-1]
     for level in (np.array([[3, -1, 4], [1, 5, -9]]), np.array([[0.1, -0.2, 0.3]])):
         leaves = consistent([level], (3,), (2.0,))
         np.testing.assert_array_equal(leaves, level)
@@ -36,27 +54,6 @@ def test_one_level_comes_back_and_arguments_are_left_alone():
         np.testing.assert_array_equal(level, copy)
     monotone(leaves)
     np.testing.assert_array_equal(leaves, [[3.0, -1.0, 4.0]])
-
-
-@pytest.mark.parametrize("largest", [10, 2**48])
-def test_counts_of_a_histogram_without_noise_come_back_bit_for_bit(largest):
-    rng = np.random.default_rng(1)
-    for tree in [(24,), (2, 12), (3, 2, 4), (2, 2, 2, 3)] * 20:
-        counts = rng.integers(0, largest, (2, 24))
-        histogram = ScoreHistogram.from_counts(Axis.uniform(24), counts)
-        leaves = consistent(histogram.levels(tree), tree, rng.uniform(0.1, 9.0, len(tree)))
-        np.testing.assert_array_equal(leaves, counts)
-
-
-def test_valid_counts_and_totals_come_back_bit_for_bit():
-    # Pooling three ties near 2^53 would round them.
-    counts = np.array([[2**52 - 1, 0, 0, 3, 0, 0, 0, 2**51], [0, 0, 1, 0, 7, 0, 0, 2**53 - 9]])
-    leaves = counts.astype(np.float64)
-    repaired = monotone(leaves)
-    np.testing.assert_array_equal(repaired.astype(np.int64), counts)
-    assert not np.shares_memory(repaired, leaves)
-    leaves = np.array([[0.7, -0.4, 1.1, 0.0, 0.0]])
-    assert np.cumsum(monotone(leaves))[-1] == np.cumsum(leaves)[-1]
 
 
 def test_values_far_outside_are_smoothed():

@@ -25,9 +25,8 @@ def rewritten(folder, text, *, column="q", transform=half, name="in.csv", **opti
     return rows, target.read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_every_other_byte_of_a_text_is_kept(tmp_path):
+    for text, expected in (
         (b"y,p\n1,0.5\n", b"y,p,q\n1,0.5,0.25\n"),
         (b"y,p\r\n1,0.50\r\n0,1\r\n", b"y,p,q\r\n1,0.50,0.25\r\n0,1,0.5\r\n"),
         (b"y,p\n1,0.5", b"y,p,q\n1,0.5,0.25"),
@@ -42,10 +41,8 @@ def rewritten(folder, text, *, column="q", transform=half, name="in.csv", **opti
         (b"p,y\n0.5,\n", b"p,y,q\n0.5,,0.25\n"),
         (b"y,p\n", b"y,p,q\n"),
         (b"y,p", b"y,p,q"),
-    ],
-)
-def test_every_other_byte_of_a_text_is_kept(tmp_path, text, expected):
-    assert rewritten(tmp_path, text)[1] == expected
+    ):
+        assert rewritten(tmp_path, text)[1] == expected
 
 
 def test_the_place_of_the_scores_dialects_and_names_that_need_quotes(tmp_path):
@@ -104,17 +101,24 @@ def test_parquet_keeps_columns_types_and_order(tmp_path):
     assert out["p"].to_pylist() == [0.25, 0.125, 0.5]
 
 
-def test_parquet_in_batches(tmp_path, monkeypatch):
+def test_batches_of_parquet_and_missing_scores_reach_the_transform(tmp_path, monkeypatch):
     monkeypatch.setattr(rewriting, "_BATCH_ROWS", 3)
     pq.write_table(pa.table({"p": np.linspace(0, 1, 10)}), tmp_path / "in.parquet")
     assert Rewrite(tmp_path / "in.parquet", tmp_path / "out.parquet", "p", "q").run(half) == 10
     out = pq.read_table(tmp_path / "out.parquet")
     np.testing.assert_array_equal(out["q"], np.linspace(0, 1, 10) / 2)
+    seen = []
+
+    def watch(scores):
+        seen.extend(scores.tolist())
+        return np.zeros(len(scores))
+
+    rewritten(tmp_path, b"y,p\n1,\n1,NA\n1,nan\n", transform=watch)
+    assert [math.isnan(score) for score in seen] == [True] * 3
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
+def test_what_is_refused_leaves_no_file(tmp_path):
+    for text, told in (
         (b"y,p\n1,high\n", r"in\.csv: column 'p' holds values that are not numbers"),
         (b"y,p\n1,0_5\n", "not numbers"),
         (b"y,p\n1,0.5,7\n", "line 2 has 3 columns where the header has 2"),
@@ -124,23 +128,10 @@ def test_parquet_in_batches(tmp_path, monkeypatch):
         (b"p,p\n1,0.5\n", "2 columns are named 'p'"),
         (b"q,p\n1,0.5\n", "there is a column 'q' already"),
         (b"\n\ny,p\n1,0.5\n", "first line is not the one with the names"),
-    ],
-)
-def test_what_is_refused_leaves_no_file(tmp_path, text, told):
-    with pytest.raises(fg.InputError, match=told):
-        rewritten(tmp_path, text)
-    assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
-
-
-def test_missing_scores_reach_the_transform_as_nan(tmp_path):
-    seen = []
-
-    def watch(scores):
-        seen.extend(scores.tolist())
-        return np.zeros(len(scores))
-
-    rewritten(tmp_path, b"y,p\n1,\n1,NA\n1,nan\n", transform=watch)
-    assert [math.isnan(score) for score in seen] == [True] * 3
+    ):
+        with pytest.raises(fg.InputError, match=told):
+            rewritten(tmp_path, text)
+        assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
 
 
 def test_errors_of_the_transform_name_the_rows(tmp_path, monkeypatch):

@@ -112,18 +112,15 @@ def test_columns_of_every_form(labels, scores):
     assert oddities == Oddities(rows=4, not_finite=1, missing_labels=1)
 
 
-@pytest.mark.parametrize(
-    "labels",
-    [
+def test_one_row_does_not_change_the_kind_of_the_others():
+    for labels in (
         *([2**53 + 1, other] for other in (2**53, 0.5, None)),
         *[[2**53 + 1, -1, 2**63], pa.array([2**53 + 1, None]), pl.Series([2**53 + 1, None])],
         pd.Series([2**53 + 1, None], dtype="Int64"),
-    ],
-)
-def test_one_row_does_not_change_the_kind_of_the_others(labels):
-    plan = noisy_plan(bins=4, task=fg.BinaryTask(2**53 + 1))
-    histogram, _ = count(labels, [HIGH] * len(labels), plan)
-    assert histogram.counts.sum(axis=1).tolist() == [len(labels) - 1, 1]
+    ):
+        plan = noisy_plan(bins=4, task=fg.BinaryTask(2**53 + 1))
+        histogram, _ = count(labels, [HIGH] * len(labels), plan)
+        assert histogram.counts.sum(axis=1).tolist() == [len(labels) - 1, 1]
 
 
 class Panic(BaseException):
@@ -306,35 +303,31 @@ def test_clean_rows_no_rows_and_rows_that_cannot_be_read():
     assert told.startswith("no row was counted: ")
 
 
-@pytest.mark.parametrize(
-    ("scores", "clipped", "warned"),
-    [
+def test_scores_on_another_scale():
+    for scores, clipped, warned in (
         ([0.5] * 18 + [1.0000001, 7.0], 2, False),  # a tenth: rounding, a slip
         ([0.5] * 17 + [1.0000001, 7.0, -3.0], 3, True),
         ([50.0] * 20, 20, True),
-    ],
-)
-def test_scores_on_another_scale(scores, clipped, warned):
-    counted, (told, *more) = told_of([0, 1] * 10, scores)
-    assert f"{clipped} clipped" in counted.in_words
-    assert told.startswith(f"{clipped} of 20 scores lie beyond the axis: counted in its end bins.")
-    assert ("It goes from 0 to 1" in told) == warned
-    assert more == []
+    ):
+        counted, (told, *more) = told_of([0, 1] * 10, scores)
+        assert f"{clipped} clipped" in counted.in_words
+        assert told.startswith(
+            f"{clipped} of 20 scores lie beyond the axis: counted in its end bins."
+        )
+        assert ("It goes from 0 to 1" in told) == warned
+        assert more == []
 
 
-@pytest.mark.parametrize(
-    ("labels", "positive", "told"),
-    [
+def test_one_class():
+    for labels, positive, told in (
         ([0, 0], None, "none of 2 rows are positive, which in the plan is 1."),
         ([1, 1], None, "all of 2 rows are positive, which in the plan is 1."),
         ([0, 0], "ill", "none of 2 rows are positive, which in the plan is 'ill'."),
         ([0, 0], 0, "none of 2 rows are positive, which in the plan is 0."),
-    ],
-)
-def test_one_class(labels, positive, told):
-    _, said = told_of(labels, [0.2, 0.4], positive=positive)
-    assert said[-1].startswith(told)
-    assert "fedgauge plan --positive LABEL" in said[-1]
+    ):
+        _, said = told_of(labels, [0.2, 0.4], positive=positive)
+        assert said[-1].startswith(told)
+        assert "fedgauge plan --positive LABEL" in said[-1]
 
 
 def test_odd_rows_of_an_exact_sum_are_refused_and_clipped_ones_are_not():

@@ -71,13 +71,10 @@ def test_a_folder_above_where_others_touch_only_their_own(site, mode):
     assert use(site.path) == 0
 
 
-def test_a_site_file_may_be_read(site):
+def test_a_site_file_may_be_read_and_a_ledger_elsewhere_is_its_owners_too(site, tmp_path):
     site.path.chmod(0o644)
     site.folder.chmod(0o755)
     assert use(site.path) == 0
-
-
-def test_a_ledger_elsewhere_is_in_a_folder_of_its_owner_too(site, tmp_path):
     elsewhere = tmp_path / "a disk" / "ledger"
     elsewhere.mkdir(parents=True)
     site.ledger_path.rename(elsewhere / "l.sqlite")

@@ -429,9 +429,8 @@ def test_trust_is_added_through_a_link_to_a_file_without_a_last_newline(site_fil
     assert "hospital-z" in real.read_text()
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "key", "match"),
-    [
+def test_trust_that_makes_no_sense_leaves_the_file_alone(site_file):
+    for kind, name, key, match in (
         ("peer", "b", text_of(STRANGER), "'b' comes twice"),
         ("peer", "B", text_of(STRANGER), "'B' comes twice"),
         ("peer", "hospital-a", text_of(STRANGER), "'hospital-a' comes twice"),
@@ -442,12 +441,10 @@ def test_trust_is_added_through_a_link_to_a_file_without_a_last_newline(site_fil
         ("peer", "z", "ed25519:short", "public key"),
         ("peer", "z", text_of(STRANGER) + '"\n', "public key"),
         ("friend", "z", text_of(STRANGER), "peer or coordinator"),
-    ],
-)
-def test_trust_that_makes_no_sense_leaves_the_file_alone(site_file, kind, name, key, match):
-    before = site_file.path.read_bytes()
-    refused(SiteError, match, add_trust, site_file.path, kind, name, key)
-    assert site_file.path.read_bytes() == before
+    ):
+        before = site_file.path.read_bytes()
+        refused(SiteError, match, add_trust, site_file.path, kind, name, key)
+        assert site_file.path.read_bytes() == before
 
 
 def test_the_sites_own_key_goes_under_its_own_name(site_file):

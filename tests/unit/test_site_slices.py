@@ -108,6 +108,12 @@ def test_a_limit_of_labels_is_met_to_the_last_digit(ledger):
         ledgers.reserve(ledger, 9, 1e-9, LABELS)
 
 
+def test_the_same_flips_of_another_dataset_cost_there(ledger):
+    reserve_flips(ledger, 1)
+    ledgers.reserve(ledger, 2, 1.0, Account.labels("heart"), flips=ONE)
+    assert [total.reserved.epsilon for total in ledger.totals(default_limit=LIMIT)] == [1.0, 1.0]
+
+
 @pytest.mark.parametrize("epsilon", [1e-9, 0.1, 1 / 3, 1.6, 5.0, 30.0, 1000.0])
 @pytest.mark.parametrize("delta", [0.0, 1e-9, 1 / 3, 1.0])
 def test_two_steps_are_never_too_cheap(epsilon, delta):
@@ -130,12 +136,6 @@ def test_exact_sums_and_labels_do_not_mix(ledger, flips):
         ledgers.reserve(ledger, 3, 1.0, LABELS, flips=flips)
     ledgers.reserve(ledger, 3, 1.0, LABELS, flips=flips, mix_exact=True)
     assert spent(ledger, LABELS) == 1.0  # as in the sum of all plans, exact sums are left out
-
-
-def test_the_same_flips_of_another_dataset_cost_there(ledger):
-    reserve_flips(ledger, 1)
-    ledgers.reserve(ledger, 2, 1.0, Account.labels("heart"), flips=ONE)
-    assert [total.reserved.epsilon for total in ledger.totals(default_limit=LIMIT)] == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("ends", ["release", "commit"])
@@ -241,7 +241,7 @@ def show(site, *more):
     return commands.run("ledger", "show", *more, "--site", site.path, columns=200).stdout
 
 
-def test_labels_are_shown_with_what_all_plans_cost_them(site):
+def test_labels_are_shown_with_their_costs_and_what_ending_one_use_of_flips_gives_back(site):
     site.reserve(session(1), noisy_plan())
     assert "label" not in show(site)
     site.reserve(session(2), label_plan(0.5))
@@ -255,6 +255,10 @@ def test_labels_are_shown_with_what_all_plans_cost_them(site):
     ]
     assert "label, flip: what all plans on the dataset cost one label, were it the other" in told
     assert "once for flips 11111111" in told
+    site.reserve(session(2**250), flips_plan(), flips=ONE)
+    digits = session(2**250).hex()[:8]
+    told = commands.run("ledger", "release", digits, "--site", site.path, columns=200).stdout
+    assert "unless another evaluation tells the same flips" in told
 
 
 def test_a_limit_of_labels_is_set_and_shown(site):
@@ -270,13 +274,6 @@ def test_a_limit_of_labels_is_set_and_shown(site):
     assert row == ["stroke", "label", "flip", "0", "1.5", "2", "0.5"]
 
 
-def test_ending_one_of_several_uses_of_flips_promises_too_much_back(site):
-    site.reserve(session(2**250), flips_plan(), flips=ONE)
-    digits = session(2**250).hex()[:8]
-    told = commands.run("ledger", "release", digits, "--site", site.path, columns=200).stdout
-    assert "unless another evaluation tells the same flips" in told
-
-
 def plan_for(privacy, task, *, bins=64, **options):
     axis = Axis.uniform(bins, outside="clip")
     return EvaluationPlan.for_histogram(axis, Cohort(4, 1), privacy=privacy, task=task, **options)
@@ -288,18 +285,14 @@ def judge(site, plan):
 
 
 @pytest.mark.parametrize("privacy", [EXACT_SLICES, NOISY], ids=str)
-def test_every_class_must_be_listed(tmp_path, privacy):
+def test_classes_and_labels_are_those_that_a_site_lists(tmp_path, privacy):
     """Which classes a site has would show in whether it falls silent."""
     site = make_site(tmp_path, labels=("cat", "dog", "owl", "2"))
     judge(site, plan_for(privacy, CLASSES))
     judge(site, plan_for(privacy, MulticlassTask(labels=["owl", 2])))
     with pytest.raises(PlanRefused, match=r"tells the class 'ant' apart, .* owl, 2 \(labels\)"):
         judge(site, plan_for(privacy, MulticlassTask(labels=["cat", "ant"])))
-
-
-@pytest.mark.parametrize("privacy", [EXACT_SLICES, NOISY], ids=str)
-def test_several_labels_a_row_are_1_where_they_are_positive(tmp_path, privacy):
-    """Their names are those of columns, which the site's operator chooses."""
+    # Their names are those of columns, which the site's operator chooses.
     plan = plan_for(privacy, MultilabelTask(labels=["fever", "cough"]))
     judge(make_site(tmp_path / "one"), plan)
     with pytest.raises(PlanRefused, match=r"calls 1 the positive label.*\(labels\)"):

@@ -172,7 +172,7 @@ def test_examples_keep_their_columns_when_divided():
         fg.Examples([0, 1, 1], [0.1, 0.2, 0.3], group=["a", "b"])
 
 
-def test_groups_give_what_their_rows_give():
+def test_groups_models_classes_and_labels_give_what_their_rows_give():
     result = fg.evaluate(sites(y_true=Y, y_score=S, group=SEX), groups=["women", "men"])
     for group in ("women", "men"):
         mine, part = group == SEX, result.select(group=group)
@@ -187,9 +187,6 @@ def test_groups_give_what_their_rows_give():
         "group other",
     ]
     refused(fg.InputError, r"no slice of group girls.*group women", result.select, group="girls")
-
-
-def test_models_classes_and_labels_give_what_their_scores_give():
     rows = sites(y_true=Y, y_score={"new": S, "old": OLD})
     result = fg.evaluate(rows, models=["new", "old"])
     for model, scores in (("new", S), ("old", OLD)):
