@@ -1,6 +1,6 @@
 """One member of five is hostile: the result is right, or the refusal names it. No other is blamed.
 What it can do is in `tests/support/hostile_member.py`. That it counts what it likes is another
-matter, and in `test_conformance_poison.py`."""
+matter, and in `test_conformance_plans.py`."""
 
 import hostile_member as member
 import pytest

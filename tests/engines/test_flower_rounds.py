@@ -1,6 +1,6 @@
 """Plans of two rounds over Flower messages: what is special to them, at nodes of either kind. That
 both sums are right and dropouts survived is tested for all engines alike, between sites, in
-test_conformance_rounds.py; here the same is said of nodes of a simulation."""
+test_conformance_plans.py; here the same is said of nodes of a simulation."""
 
 import re
 from pathlib import Path
