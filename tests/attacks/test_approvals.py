@@ -237,7 +237,7 @@ def test_what_the_site_refuses_is_not_signed(attack, officer):
     with pytest.raises(PlanRefused, match="max_epsilon"):
         approve_run(attack, officer, 0)
     path.write_text(path.read_text().replace("max_epsilon = 0.1", "max_epsilon = 1.0"))
-    path.write_text(path.read_text().replace("budget_epsilon = 10.0", "budget_epsilon = 0.1"))
+    path.write_text(path.read_text().replace("budget_epsilon = 3.0", "budget_epsilon = 0.1"))
     with pytest.raises(fg.BudgetExceeded, match="does not allow this"):
         approve_run(attack, officer, 0)
     assert not list((path.parent / "sessions").glob("*"))
