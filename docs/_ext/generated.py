@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import tempfile
-import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from fedgauge.results.metrics import Metrics
 
 DOCS = Path(__file__).parents[1]
 MARK = re.compile(r"^<!-- (generated|file): (\S+) -->$", re.MULTILINE)
+WIDTH = 74
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
 # Pages link to these where they are read without the site, which has pages of them.
 ELSEWHERE = {
@@ -79,8 +79,14 @@ def _command(context: click.Context) -> str:
 
 
 def _wrapped(line: str) -> str:
-    """A command as a page shows it: a long one on several lines, which a shell takes as one."""
-    lines = textwrap.wrap(line, 88, break_on_hyphens=False, break_long_words=False)
+    """A command on lines of 74 columns, as many as fit, that break before options alone."""
+    first, *options = re.split(r" (?=--?[a-z])", line)
+    lines = [first]
+    for option in options:
+        if len(lines[-1]) + 1 + len(option) > WIDTH:
+            lines.append(option)
+        else:
+            lines[-1] += f" {option}"
     return "$ " + " \\\n    ".join(lines)
 
 
