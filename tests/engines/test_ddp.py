@@ -64,10 +64,7 @@ def test_hints_are_listed_as_they_were_given_and_no_others(clients):
 def test_verdict(clients):
     lines = str(fg.evaluate(clients, privacy=POLYA, seed=1)).splitlines()
     assert len(lines) == 6
-    assert (
-        lines[5]
-        == "values             of likely counts, which temper the noise (docs/shrinkage.md)"
-    )
+    assert lines[5] == "values             smoothed to reduce noise (docs/shrinkage.md)"
     assert lines[0].startswith("6 clients, about ")
     assert "at 95%" in lines[1]
     assert "epsilon 1, delta " in lines[3]

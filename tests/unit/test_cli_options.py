@@ -354,7 +354,7 @@ def test_axes_that_cannot_be_planned(model):
 def test_a_plan_is_rehearsed(model):
     made, _ = planned(*model, "--values", "0..10")
     told = done(evaluate(*POINTS, "--plan", "p.toml", "--json", "r.json"))
-    assert "simulated in one process, nothing was protected" in told
+    assert "simulated: one process saw all the data" in told
     result = fg.Evaluation.from_json("r.json")
     assert result.plan == made
     assert result.privacy.claim == "simulated"

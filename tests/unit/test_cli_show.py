@@ -221,7 +221,7 @@ def test_show_judges_a_map_and_says_when_it_flatters_itself(saved, folder):
     digest = fg.Evaluation.from_json(saved).released.digest
     Calibrator("binning", STEPS.form, Fitted(2000, 600, "", source=digest)).to_json("map.json")
     told = " ".join(run("show", saved, "--calibrator", "map.json").stdout.split())
-    assert "in-sample: it was fitted on these very counts" in told
+    assert "in-sample: it was fitted on these same counts" in told
 
 
 def test_verify_by_a_key_and_by_a_site_file_that_does_not_name_all(signed, result_file, folder):

@@ -207,9 +207,9 @@ def test_few_labels_are_hidden_and_the_verdict_says_what_is_promised():
     told = str(evaluate(*drawn(5000)))
     assert "label-DP, one label flipped: epsilon 1; " in told
     assert "; 5,000 examples, about " in told
-    assert "positives in 64 bins of whoever scored" in told
+    assert "positives in 64 bins that the scorer chose" in told
     labels, _ = drawn(5000)
-    assert "positives in 1 bin of whoever scored" in str(evaluate(labels, np.ones(5000)))
+    assert "positives in 1 bin that the scorer chose" in str(evaluate(labels, np.ones(5000)))
     labels, scores = drawn(100)
     result = evaluate(labels, scores, epsilon=0.3)
     assert result.pooled.hidden is not None

@@ -221,7 +221,7 @@ def test_privacy_is_told_in_the_words_of_the_plan():
     for title, words in result.plan.in_words():
         assert title in page.texts["privacy"]
         assert words.splitlines()[0] in page.texts["privacy"]
-    assert "simulated: one process held all rows" in page.texts["privacy"]
+    assert "simulated: one process saw all the data" in page.texts["privacy"]
     assert result.plan.digest in page.texts["plan"]
 
 
@@ -355,7 +355,7 @@ def test_verdict_says_where_a_model_is_not_surely_better_than_chance(skill, told
 
 
 def test_verdict_is_certain_without_noise_and_says_where_noise_makes_an_interval_wide():
-    wide = "Most of what is uncertain is noise"
+    wide = "Most of the uncertainty comes from noise"
     loud, quiet = (of_skill(2.0, privacy=fg.DistributedDP(e), seed=1) for e in (0.5, 8.0))
     assert loud.roc_auc.parts["noise"] > loud.roc_auc.parts["sampling"]
     assert wide in short(loud)
@@ -377,7 +377,7 @@ def test_who_could_have_learnt_what_stands_outside_what_is_folded():
         assert who in outside
         assert what in outside
         assert what not in folded
-    assert "whoever ran the process could see every row" in told
+    assert "the person who ran the process could see every row" in told
     assert "up to 1 site may" in told
     labels, scores = rows_words(2.0)
     both = fg.Examples(labels, {"new": scores, "old": np.roll(scores, 1)})
@@ -396,7 +396,7 @@ def test_dropouts_are_counted_where_a_signature_says_who_was_invited():
     assert f"none of {invited} sites that were invited" in told
     more = page.privacy(result, replace(result.signature, invited=invited + 2), None)
     assert f"2 of {invited + 2} sites that were invited" in more
-    assert "enforced: a protocol between the parties kept it" in told
+    assert "enforced: a protocol between the sites protected the data" in told
     assert "could see every row" not in told
     assert "none: all were in one process" in privacy(of_skill(1.0))
 
@@ -420,12 +420,12 @@ def test_a_broken_signature_comes_before_all_numbers(tmp_path):
 def test_that_privacy_was_enforced_rests_on_a_signature(state, shown):
     result = fg.Evaluation.from_json(SIGNED)
     told = page.privacy(result, replace(result.signature, state=state), None)
-    assert ("by the word of this file alone" not in told) == shown
+    assert ("as this file says: no signature" not in told) == shown
 
 
 def test_budget_is_that_of_a_ledger_or_said_to_be_unknown(tmp_path):
     result = of_skill(1.0, privacy=fg.DistributedDP(2.0), seed=1)
-    assert "not known to this file" in privacy(result)
+    assert "not in this file" in privacy(result)
     site = make_site(tmp_path / "site")
     account = Account(site.dataset, "example", "add-remove")
     limit = site.policy.default_limit

@@ -32,8 +32,8 @@ def calibrate(
 ) -> None:
     """Fit a map from scores to calibrated probabilities on a saved result.
 
-    It is made of the released counts alone, so it costs no privacy and may travel to the sites.
-    How good it is shows on other rows: `fedgauge evaluate --calibrator`.
+    It uses the released counts only, so it costs no privacy and may be sent to sites. Judge it on
+    other rows: `fedgauge evaluate --calibrator`.
 
     Examples:
       fedgauge calibrate result.json -o map.json
@@ -101,7 +101,7 @@ def apply(
     *,
     files: FileOptions,
 ) -> None:
-    """Take the scores of a file through a map: one column more, everything else as it was.
+    """Apply a map to the scores of a file: adds one column and changes nothing else.
 
     Examples:
       fedgauge apply map.json scores.csv --score p -o calibrated.csv

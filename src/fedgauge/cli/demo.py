@@ -25,7 +25,7 @@ def demo(
         typer.Option(help="Only write the files that the documentation uses into this folder."),
     ] = None,
 ) -> None:
-    """Evaluate a model over five generated, unlike hospitals.
+    """Evaluate a model over five generated hospitals, all different.
 
     Examples:
       fedgauge demo --out /tmp/demo
@@ -40,7 +40,7 @@ def demo(
     shown = with_progress(lambda: run(out), "Counting, measuring and drawing")
     screen.print(_demo_table(shown))
     screen.print(f"Saved {', '.join(str(path) for path in shown.files)}")
-    screen.print(f"Open {shown.report} in a browser: the report of all this.")
+    screen.print(f"Open {shown.report} in a browser to see the report.")
 
 
 def _demo_table(shown: Demo) -> Table:
@@ -48,7 +48,7 @@ def _demo_table(shown: Demo) -> Table:
     low, high = auc.bounds
     examples = shown.result.negatives + shown.result.positives
     table = Table(
-        title=f"One model, {shown.result.clients} unlike hospitals, {examples:,} patients",
+        title=f"One model, {shown.result.clients} different hospitals, {examples:,} patients",
         title_justify="left",
         show_header=False,
         box=None,
@@ -56,7 +56,7 @@ def _demo_table(shown: Demo) -> Table:
     )
     wrong = abs(shown.mean_client_auc - shown.exact_auc)
     table.add_row("AUC, mean of hospitals", f"{shown.mean_client_auc:.4f}", f"wrong by {wrong:.4f}")
-    table.add_row("AUC, fedgauge", f"{auc.value:.4f}", f"surely in {low:.5f} to {high:.5f}")
+    table.add_row("AUC, fedgauge", f"{auc.value:.4f}", f"certainly {low:.5f} to {high:.5f}")
     table.add_row("AUC, exact (pooled data)", f"{shown.exact_auc:.4f}", "what nobody may compute")
     table.add_row("ROC Area Error", f"{shown.roc_area_error:.1e}", "area between the two curves")
     table.add_row("PR Area Error", f"{shown.pr_area_error:.1e}", "the same for precision-recall")

@@ -76,7 +76,7 @@ class SimulatedPrivacy(PrivacyOptions):
     """The privacy model or the plan that is tried out here."""
 
     plan: Annotated[
-        Path | None, typer.Option(help="Rehearse this plan, instead of options for one.")
+        Path | None, typer.Option(help="Simulate this plan. It replaces the options of a plan.")
     ] = None
     seed: Seed = None
 

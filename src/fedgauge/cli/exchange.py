@@ -43,7 +43,7 @@ from fedgauge.vertical.label_party import ROW_KINDS, NamedLabels
 
 FILE = "CSV, TSV (also .gz) or Parquet of labels and scores, or of labels and ids."
 _USUAL = "run file label score site_file quiet"
-LABEL = "Column of the true label; of several labels a row, of each: fever=y1,cough=y2."
+LABEL = "Column of the true label. For several labels a row: fever=y1,cough=y2."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,23 +57,22 @@ class ScoredColumns(FileOptions):
     class_scores: Annotated[
         list[str] | None,
         typer.Option(
-            help="Where the plan has several classes, or labels a row: columns of their scores, "
-            "instead of --score: cat=p1,dog=p2."
+            help="For several classes or labels, the columns of their scores, instead of --score: "
+            "cat=p1,dog=p2."
         ),
     ] = None
     model_score: Annotated[
         list[str] | None,
         typer.Option(
-            help="Where the plan has several models: column of the score of each, instead of "
-            "--score: new=p2. Of several classes, columns in the plan's order: new=p1,p2,p3. "
-            "Repeat it."
+            help="For several models, the column of each one's score, instead of --score: new=p2. "
+            "With several classes, all columns in the plan's order: new=p1,p2,p3. Repeat it."
         ),
     ] = None
     group: Annotated[
         list[str] | None,
         typer.Option(
-            help="Where the plan has groups: their column, unless it has the plan's name: "
-            "sex=gender. Repeat it."
+            help="For groups, their column, if it is not named as in the plan: sex=gender. Repeat "
+            "it."
         ),
     ] = None
 
@@ -119,15 +118,15 @@ class SiteColumns(ScoredColumns):
     key: Annotated[
         str | None,
         typer.Option(
-            "--id", help="Labels apart from scores: column of the id, instead of --score."
+            "--id", help="For labels apart from scores: column of the id, instead of --score."
         ),
     ] = None
     bins: Annotated[
         Path | None,
-        typer.Option(help="Labels apart from scores: the bins that this site was sent."),
+        typer.Option(help="For labels apart from scores: the file of bins that this site got."),
     ] = None
     subject: Annotated[
-        str | None, typer.Option(help="Column of the subject's id, where the plan protects them.")
+        str | None, typer.Option(help="Column of the subject's id, if the plan protects subjects.")
     ] = None
 
     @property
@@ -197,10 +196,10 @@ def check(
     *,
     columns: FirstColumns,
 ) -> None:
-    """Site, before it joins: what the site file says to the plan, and what a file would count as.
+    """Site, before it joins: check the plan against the site file, and rows against the plan.
 
-    Nothing is sent, set aside or stored. What it prints is about rows: it stays at this site. It
-    ends with 1 where the site would not join, or would stop.
+    Nothing is sent, reserved or stored. The output describes rows, so keep it at this site. Exit
+    code 1 if the site would not join, or would stop.
 
     Examples:
       fedgauge exchange check /shared/run-1 scores.csv --label y --score p
@@ -228,10 +227,10 @@ def join(
     *,
     columns: SiteColumns,
 ) -> None:
-    """Site, round 1: judge the plan, check the file, set the budget aside, send fresh keys.
+    """Site, round 1: check the plan and the file, reserve the budget, send new keys.
 
-    `exchange check` says before what it would cost, and what the file would count as. Of two rounds
-    the second is joined without a file: its rows are those of the first, and it costs nothing more.
+    `exchange check` shows beforehand what it would cost and what would be counted. Join the second
+    of two rounds without a file: it uses the rows of the first and costs nothing more.
 
     Examples:
       fedgauge exchange join /shared/run-1 scores.csv --label y --score p
@@ -260,7 +259,7 @@ def join(
 @app.command(rich_help_panel="Site")
 @command()
 def share(run: Run, site_file: SiteOption = HERE) -> None:
-    """Site, round 2: spread shares of this site's secrets over the others, sealed.
+    """Site, round 2: send encrypted shares of this site's secrets to the others.
 
     Example:
       fedgauge exchange share /shared/run-1 --site hospital-a/site.toml
@@ -281,9 +280,9 @@ def submit(
 ) -> None:
     """Site, round 3: count the scores, add noise and masks, send the masked counts.
 
-    The rows are those named at join. The budget is spent before they are read. It says, on this
-    screen only, how many there were, how many of them positive, clipped or odd. What was counted
-    once stands: run again, it sends the same bytes.
+    It spends the budget, then reads the rows named at join. Only this screen shows how many rows
+    there were, and how many were positive, clipped or odd. The first input stands: run again, it
+    sends the same bytes.
 
     Example:
       fedgauge exchange submit /shared/run-1 --site hospital-a/site.toml
@@ -311,7 +310,7 @@ def submit(
 @app.command(rich_help_panel="Site")
 @command()
 def confirm(run: Run, site_file: SiteOption = HERE) -> None:
-    """Site, round 4: sign whose counts are in the sum, unless it would lay one site bare.
+    """Site, round 4: sign which sites are in the sum; refuses if that would expose a single site.
 
     Example:
       fedgauge exchange confirm /shared/run-1 --site hospital-a/site.toml
@@ -322,7 +321,7 @@ def confirm(run: Run, site_file: SiteOption = HERE) -> None:
 @app.command(rich_help_panel="Site")
 @command()
 def reveal(run: Run, site_file: SiteOption = HERE) -> None:
-    """Site, round 5: help to take the masks off the sum; this site's keys are then deleted.
+    """Site, round 5: help to unmask the sum, then delete this site's keys.
 
     Example:
       fedgauge exchange reveal /shared/run-1 --site hospital-a/site.toml
@@ -333,7 +332,7 @@ def reveal(run: Run, site_file: SiteOption = HERE) -> None:
 @app.command(rich_help_panel="Everybody")
 @command()
 def status(run: Run, site_file: SiteOption = HERE) -> None:
-    """Say which round it is, what is awaited from whom, and who broke the rules.
+    """Show the current round, who has not answered yet, and who broke the rules.
 
     Example:
       fedgauge exchange status /shared/run-1 --site hospital-a/site.toml
@@ -349,9 +348,9 @@ def evidence(
     file: Annotated[Path, typer.Argument(help="evidence.fgx, or what a Flower server wrote.")],
     site_file: SiteOption = HERE,
 ) -> None:
-    """Check evidence of who broke the rules of an evaluation, and say what it shows.
+    """Check evidence that a member broke the rules, and say what it shows.
 
-    It holds what members signed, so nobody's word is needed.
+    It contains signed messages, so you need not trust whoever sent it.
 
     Example:
       fedgauge exchange evidence evidence.fgx --site hospital-a/site.toml
@@ -365,7 +364,8 @@ def evidence(
 def abandon(run: Run, yes: Yes = False, site_file: SiteOption = HERE) -> None:
     """Stop taking part: delete this site's keys; unspent budget comes back.
 
-    Where its numbers have left it asks first: what they cost stays, and others may lose it too.
+    If its numbers have left, it asks first: their cost stays, and the other sites may lose theirs
+    too.
 
     Examples:
       fedgauge exchange abandon /shared/run-1 --site hospital-a/site.toml

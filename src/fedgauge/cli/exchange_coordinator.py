@@ -25,13 +25,13 @@ from fedgauge.site.ledger import total_of
 from fedgauge.vertical.files import Totals, totals_for
 
 app = typer.Typer(
-    help="The same evaluation by passing files between sites: a shared folder, or e-mail.\n\n"
-    "Sites: check, join, share, submit, confirm, reveal. Coordinator: start, then advance after "
-    "each. Officer, where a site has one: review, then approve, before it joins.",
+    help="Evaluate between sites by passing files, through a shared folder or e-mail.\n\nSites: "
+    "check, join, share, submit, confirm, reveal. Coordinator: start, then advance after each "
+    "step. Officer, if a site has one: review and approve before the site joins.",
     no_args_is_help=True,
 )
 Run = Annotated[Path, typer.Argument(help="The folder that the files pass through.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask, though it was paid for by then.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask, even if budget was spent.")]
 
 
 def say_progress(progress: Progress, run: Path, site: Site) -> None:
@@ -135,19 +135,19 @@ def start(
     plan: Annotated[Path, typer.Argument(help="The plan, .toml or .json.")],
     run: Run,
     take_part_too: Annotated[
-        bool, typer.Option("--take-part", help="The coordinator is one of the sites.")
+        bool, typer.Option("--take-part", help="The coordinator takes part as one of the sites.")
     ] = False,
     invite: Annotated[
         list[str] | None,
         typer.Option(
-            help=r"A peer to invite; again for more. \[default: all, or all who were given bins]"
+            help=r"A peer to invite; may be repeated. \[default: all, or all that got bins]"
         ),
     ] = None,
     site_file: SiteOption = HERE,
 ) -> None:
     """Coordinator: invite the peers in the site file to an evaluation.
 
-    Labels apart from scores: whoever assigned the bins starts it, and invites who was given some.
+    With labels apart from scores, the scorer starts it and invites the parties that got bins.
 
     Examples:
       fedgauge exchange start plan.toml /shared/run-1 --site consortium/site.toml
@@ -171,16 +171,16 @@ def restart(
     without: Annotated[
         list[str] | None,
         typer.Option(
-            help=r"A site to leave out; again for more. \[default: those who broke the rules]"
+            help=r"A site to leave out; may be repeated. \[default: those that broke the rules]"
         ),
     ] = None,
     yes: Yes = False,
     site_file: SiteOption = HERE,
 ) -> None:
-    """Coordinator: the same plan once more, without who broke the rules.
+    """Coordinator: start the same plan again, without sites that broke the rules.
 
-    The attempt before is over for the coordinator; sites end it with `exchange abandon`. Sites
-    that have sent their numbers have paid for it, and pay again: it asks first.
+    This ends the earlier attempt for the coordinator; sites end it with `exchange abandon`. It asks
+    first if sites have sent their numbers, because they then pay twice.
 
     Examples:
       fedgauge exchange restart /shared/run-1 /shared/run-2 --site consortium/site.toml
@@ -207,19 +207,18 @@ def restart(
 def advance(
     run: Run,
     without_missing: Annotated[
-        bool, typer.Option("--without-missing", help="Go on without those who did not answer.")
+        bool, typer.Option("--without-missing", help="Continue without sites that did not answer.")
     ] = False,
     evaluation: Annotated[
         str | None,
-        typer.Option(help="Where the invitation was lost: how the evaluation's id begins."),
+        typer.Option(help="If the invitation was lost: the first digits of the evaluation's id."),
     ] = None,
     site_file: SiteOption = HERE,
 ) -> None:
     """Coordinator: begin the next round, or compute the result after the last.
 
-    Where a plan has two rounds, the second begins with an invitation of its own, in a folder
-    within this one: it is all the same to commands. An invitation or a request that was lost is
-    written again.
+    The second of two rounds has its own invitation, in a folder inside this one; the commands stay
+    the same. A lost invitation or request is written again.
 
     Examples:
       fedgauge exchange advance /shared/run-1 --site consortium/site.toml
@@ -306,7 +305,7 @@ _COVERED: Final = (
 @app.command(rich_help_panel="Officer")
 @command()
 def review(run: Run, site_file: SiteOption = HERE) -> None:
-    """Officer: see who asks for what, what the site file says to it, and what it would cost.
+    """Officer: show who asks for what, whether the site file allows it, and what it would cost.
 
     Example:
       fedgauge exchange review /shared/run-1 --site hospital-a/site.toml
@@ -334,14 +333,14 @@ def approve(
     run: Run,
     key: Annotated[Path, typer.Option(help="The approver's key file.")],
     evaluation: Annotated[
-        str, typer.Option(help=f"How the id begins of what was reviewed: {NAMED_BY} digits.")
+        str, typer.Option(help=f"The first {NAMED_BY} digits of the id of the reviewed evaluation.")
     ],
     site_file: SiteOption = HERE,
 ) -> None:
     """Officer: sign that this site may join, where its file lists approvers.
 
-    What the site would refuse is not signed. Review it first, which prints this command; copy it
-    whole.
+    Run `exchange review` first; it prints this command to copy. Nothing is signed that the site
+    would refuse.
 
     Example:
       fedgauge exchange approve run-1 --evaluation 3fa9c2d16be0a4573fa9c2d16be0a457 --key my.key

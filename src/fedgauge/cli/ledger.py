@@ -20,7 +20,7 @@ _LABELS = (
 )
 
 ledger_app = typer.Typer(
-    help="Show and limit what the evaluations of a site's data cost; end those that are open.",
+    help="Show and limit the privacy cost of a site's evaluations; end open ones.",
     no_args_is_help=True,
 )
 
@@ -75,7 +75,7 @@ def show_ledger(
 @ledger_app.command("pending")
 @command()
 def show_pending(site_file: SiteOption = HERE) -> None:
-    """List evaluations that the site joined and that are not over, and since when.
+    """List the open evaluations of the site, and since when they are open.
 
     Example:
       fedgauge ledger pending --site hospital-a/site.toml
@@ -104,14 +104,17 @@ def show_pending(site_file: SiteOption = HERE) -> None:
 @command()
 def release(
     evaluation: Annotated[
-        str, typer.Argument(help="The first 8 digits of its id, or more, as pending shows them.")
+        str,
+        typer.Argument(
+            help="At least the first 8 digits of its id, as `ledger pending` shows them."
+        ),
     ],
     site_file: SiteOption = HERE,
 ) -> None:
-    """End an evaluation that is open: delete its keys; what it reserved comes back.
+    """End an open evaluation: delete its keys and give back the reserved budget.
 
-    For one that came over Flower, or whose folder is gone. Once rows were counted, or may have
-    been, its cost stays.
+    Use it if the evaluation came over Flower, or its folder is gone. If rows may have been counted,
+    the cost stays.
 
     Example:
       fedgauge ledger release 3f9a02c1 --site hospital-a/site.toml
@@ -149,20 +152,20 @@ def set_limit(
     unit: Annotated[
         LimitedUnit | None,
         typer.Option(
-            help="Only of plans that protect such a unit; label: what all plans cost one label. "
-            r"\[default: of all plans]"
+            help="Limit only plans that protect this unit; label: what all plans cost one label. "
+            r"\[default: all plans]"
         ),
     ] = None,
     neighbours: Annotated[
         NeighbourKind | None,
-        typer.Option(help=r"With --unit: what may differ about it. \[default: each]"),
+        typer.Option(help=r"With --unit: how neighbouring data sets differ. \[default: each]"),
     ] = None,
     site_file: SiteOption = HERE,
 ) -> None:
     """Limit what all evaluations of the site's data may cost together.
 
-    A limit of plans that protect one kind of unit is met besides that of all plans. One of labels
-    is for all plans, too: for what they cost one label, were it the other one.
+    With --unit the limit is for plans that protect that unit, on top of the limit for all plans.
+    --unit label limits what all plans cost one label that flips.
 
     Examples:
       fedgauge ledger set-limit --epsilon 3

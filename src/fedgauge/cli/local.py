@@ -30,7 +30,9 @@ from fedgauge.storage import open_regular
 
 PlanFile = Annotated[
     Path,
-    typer.Argument(help="The plan, .toml or .json; of a second round as `find-bins` wrote it."),
+    typer.Argument(
+        help="The plan, .toml or .json. For a second round, the one that `find-bins` wrote."
+    ),
 ]
 _COPY_AGAIN = "The file is damaged, or no file of reports: copy it again."
 _MENDED: dict[str, str] = {
@@ -55,15 +57,14 @@ def encode(
     file: Annotated[Path, typer.Argument(help="Rows of one client: CSV, TSV or Parquet.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="File for the reports.")],
     site: Annotated[
-        Path | None, typer.Option(help="A site file, to judge the plan and keep the budget.")
+        Path | None, typer.Option(help="A site file, to check the plan and charge the budget.")
     ] = None,
     *,
     columns: ReportedColumns,
 ) -> None:
     """Make a local report of each row, to send to the server.
 
-    It says, on this screen only, how many rows there were, how many of them positive, clipped or
-    odd.
+    Only this screen shows how many rows there were, and how many were positive, clipped or odd.
 
     Examples:
       fedgauge encode plan.toml rows.csv --label y --score p -o site-a.fgr
@@ -92,14 +93,14 @@ def intake(
         list[Path], typer.Argument(help="Files of reports, or folders of .fgr files.")
     ],
     state: Annotated[
-        Path, typer.Option(help="Folder that remembers what was taken in, between runs.")
+        Path, typer.Option(help="Folder that keeps the state of the intake between runs.")
     ] = Path("intake"),
     json: Annotated[Path | None, typer.Option(help="Save the result to this file.")] = None,
 ) -> None:
-    """Take in local reports, each once, and say what they show so far.
+    """Collect local reports, each once, and show the result so far.
 
-    A run that was stopped can be repeated: what it had taken in is not counted twice. A file with
-    anything but whole reports of this plan is named, and the command then ends with 1.
+    You can repeat a run that stopped: no report is counted twice. Exit code 1 if a file contains
+    anything but complete reports of this plan; the file is named.
 
     Example:
       fedgauge intake plan.toml inbox/ --state intake --json result.json
@@ -145,8 +146,8 @@ def find_bins(
 ) -> None:
     """Close the first of two rounds of local reports, and sign the plan of the second.
 
-    Its bins follow from the reports taken in. Those that come later are refused. Whoever reports
-    has the key of this site file as that of a coordinator. Run again, it writes the same plan.
+    Its bins follow from the reports so far; later ones are refused. Sites that report must trust
+    the key of this site file as a coordinator's. Run again, it writes the same plan.
 
     Example:
       fedgauge find-bins plan.toml --state intake --site server/site.toml -o second.json

@@ -128,7 +128,8 @@ At = Annotated[
     list[float] | None, typer.Option("--at", help="Metrics at this threshold; may be repeated.")
 ]
 AtLevel = Annotated[
-    float | None, typer.Option("--level", help=r"Confidence of the intervals. \[default: 0.95]")
+    float | None,
+    typer.Option("--level", help=r"Confidence level of the intervals. \[default: 0.95]"),
 ]
 Plots = Annotated[
     Path | None,
@@ -146,12 +147,13 @@ ScoreOption = Annotated[
     str | None, typer.Option("--score", help="Column of the score; higher is more positive.")
 ]
 Seed = Annotated[
-    int | None, typer.Option(help="Repeatable noise, which protects nobody: for simulation.")
+    int | None, typer.Option(help="Seed of repeatable noise, for simulations. It protects nobody.")
 ]
 TreeOption = Annotated[
     str | None,
     typer.Option(
-        "--tree", help=r"Branchings over the bins, such as 16x16, or flat. \[default: planned]"
+        "--tree",
+        help=r"Branchings of the tree over the bins, such as 16x16, or flat. \[default: planned]",
     ),
 ]
 SaveJson = Annotated[
@@ -165,21 +167,19 @@ ScoreSums = Annotated[
 ]
 CalibratorFile = Annotated[
     Path | None,
-    typer.Option("--calibrator", help="A map, .json, that scores go through before they count."),
+    typer.Option(
+        "--calibrator", help="A calibrator (.json) to apply to the scores before they are counted."
+    ),
 ]
 NoShrink = Annotated[
     bool,
-    typer.Option(
-        "--no-shrink", help="Read values from counts as noise left them, not from smoothed ones."
-    ),
+    typer.Option("--no-shrink", help="Read values from the noisy counts, without smoothing."),
 ]
 MinSurvivors = Annotated[
     int | None,
     typer.Option(help=r"Fewest clients in the sum. \[default: all, so none may drop out]"),
 ]
-MaxColluding = Annotated[
-    int, typer.Option(help="Clients that may pool what they know with a reader.")
-]
+MaxColluding = Annotated[int, typer.Option(help="Most clients that may collude with a reader.")]
 
 
 _MOST_LABELS = 5  # that are named; more are no labels, but rows
@@ -239,11 +239,15 @@ class PrivacyOptions:
     epsilon: Epsilon = None
     delta: Delta = None
     noise: NoiseOption = NoiseKind.POLYA
-    unit: Annotated[UnitKind, typer.Option(help="Whom --privacy ddp protects.")] = UnitKind.EXAMPLE
-    neighbours: Annotated[NeighbourKind, typer.Option(help="What may differ about a unit.")] = (
-        NeighbourKind.ADD_REMOVE
+    unit: Annotated[UnitKind, typer.Option(help="The unit that --privacy ddp protects.")] = (
+        UnitKind.EXAMPLE
     )
-    max_per_unit: Annotated[int, typer.Option(help="Rows of one subject or client that count.")] = 1
+    neighbours: Annotated[
+        NeighbourKind, typer.Option(help="How neighbouring data sets differ in one unit.")
+    ] = NeighbourKind.ADD_REMOVE
+    max_per_unit: Annotated[
+        int, typer.Option(help="Most rows counted for one subject or client.")
+    ] = 1
     oracle: Annotated[OracleKind, typer.Option(help="How --privacy ldp randomises a row.")] = (
         OracleKind.OUE
     )
@@ -274,10 +278,10 @@ class FileOptions:
     panel: ClassVar[str] = "Files"
 
     separator: Annotated[
-        str | None, typer.Option(help=r"What stands between columns of a CSV file. \[default: ,]")
+        str | None, typer.Option(help=r"Separator of columns in a CSV file. \[default: ,]")
     ] = None
     decimal: Annotated[
-        str | None, typer.Option(help=r"What stands before decimals in a CSV file. \[default: .]")
+        str | None, typer.Option(help=r"Decimal mark in a CSV file. \[default: .]")
     ] = None
 
     @property
@@ -403,8 +407,9 @@ class AxisOptions:
     axis: Annotated[
         AxisKind | None,
         typer.Option(
-            help="Bins of equal width in the score or in log-odds, or that grow with the score; or "
-            r"found in a first round, for scores of any scale. \[default: uniform]"
+            help="Bins of equal width in the score (uniform) or in log-odds (logit), wider for "
+            "larger scores (asinh), or found in a first round, for scores of any scale "
+            r"(two-round). \[default: uniform]"
         ),
     ] = None
     bins: Annotated[
@@ -416,12 +421,13 @@ class AxisOptions:
     ] = None
     values: Annotated[
         str | None,
-        typer.Option(help="The values that scores take, each a bin of its own: 0..10, or 0,0.5,1."),
+        typer.Option(help="The only values that scores take, each its own bin: 0..10, or 0,0.5,1."),
     ] = None
     scores: Annotated[
         ScoresKind | None,
         typer.Option(
-            help="Public hint: what scores are. Of margins and unknown ones bins are found."
+            help="Public hint: the kind of scores. For margins and unknown, bins are found in a "
+            "first round."
         ),
     ] = None
 

@@ -108,13 +108,15 @@ class PlannedPrivacy(PrivacyOptions):
     min_cell: Annotated[
         int | None,
         typer.Option(
-            help="Fewest examples of a class that a result shows in a bin, besides none; 0 merges "
-            r"nothing. \[default: 10 without noise]"
+            help="Smallest count of a class, other than 0, that a bin of the result may show; 0 "
+            r"merges nothing. \[default: 10 without noise]"
         ),
     ] = None
     not_after: Annotated[
         str | None,
-        typer.Option(help="Last day, or moment like 2026-12-31T18:00:00Z, of its use, in UTC."),
+        typer.Option(
+            help="Last day, or moment such as 2026-12-31T18:00:00Z, of the plan's use, in UTC."
+        ),
     ] = None
 
 
@@ -129,8 +131,8 @@ class PlannedBins(AxisOptions):
     want: Annotated[
         str | None,
         typer.Option(
-            help="A ROC Area Error you need, or half-width of a 95% interval, such as "
-            "recall@0.5=0.02 or ece=0.01: says what it takes."
+            help="The accuracy you need: a ROC Area Error, or half the width of a 95% interval, "
+            "such as recall@0.5=0.02 or ece=0.01. Prints what it takes."
         ),
     ] = None
 
@@ -376,9 +378,9 @@ def _choose(
 def explain(
     path: Annotated[Path, typer.Argument(help="A plan, .toml or .json, or an invitation.fgx.")],
 ) -> None:
-    """Say in plain words what leaves each site under a plan, and what each party learns at worst.
+    """Say in plain words what leaves each site under a plan, and what each party can learn.
 
-    Of an invitation also who asks. It is compared with no site file: `exchange review` does that.
+    For an invitation, also who asks. `fedgauge exchange review` compares it with your site file.
 
     Examples:
       fedgauge explain plan.toml

@@ -136,13 +136,13 @@ class ThresholdOptions:
     at: At = None
     at_fpr: Annotated[
         list[float] | None,
-        typer.Option(help="At the threshold with at most this false positive rate."),
+        typer.Option(help="At a threshold with at most this false positive rate."),
     ] = None
     at_recall: Annotated[
-        list[float] | None, typer.Option(help="At one with at least this recall.")
+        list[float] | None, typer.Option(help="At a threshold with at least this recall.")
     ] = None
     at_precision: Annotated[
-        list[float] | None, typer.Option(help="At one with at least this precision.")
+        list[float] | None, typer.Option(help="At a threshold with at least this precision.")
     ] = None
     level: AtLevel = None
 
@@ -259,8 +259,8 @@ class KeyOptions:
         Path | None,
         typer.Option(
             "--site",
-            help="Your site file: the keys of its coordinators, and its own; in a report also what "
-            "is left of its budget.",
+            help="Your site file: its own key and those of its coordinators are known keys. A "
+            "report also shows its remaining budget.",
         ),
     ] = None
 
@@ -284,15 +284,13 @@ class ReadingOptions:
     no_shrink: NoShrink = False
     calibrator: Annotated[
         Path | None,
-        typer.Option(help="Judge this map: numbers are those of scores that went through it."),
+        typer.Option(help="Show what the numbers would be after this calibrator."),
     ] = None
     plots: Plots = None
     margin: Margin = None
     calibration: Annotated[
         bool,
-        typer.Option(
-            "--calibration", help="What came true of the scores, and what acting on them is worth."
-        ),
+        typer.Option("--calibration", help="Also show calibration and the decision curve."),
     ] = False
 
     def applied(self, result: fg.Evaluation, path: Path) -> fg.Evaluation:
@@ -384,7 +382,7 @@ def verify(
 ) -> None:
     """Check that a result is what a coordinator you know signed and its sites confirmed.
 
-    Ends with 0 only then; with 1 when it was edited, is unsigned or signed by another key.
+    Exit code 0 only then; 1 if it was edited, is unsigned, or is signed by another key.
 
     Examples:
       fedgauge verify result.json --site site.toml
@@ -517,8 +515,8 @@ def metrics_table(result: fg.Evaluation) -> Table:
     table.add_column("metric")
     table.add_column("value", justify="right")
     table.add_column(f"population, {result.level * 100:g}%", justify="right")
-    surely = f", {result.level * 100:g}%" if noisy else ", surely"
-    table.add_column(f"pooled data{surely}", justify="right")
+    sure = f", {result.level * 100:g}%" if noisy else ", certain"
+    table.add_column(f"pooled data{sure}", justify="right")
     cautions: set[str] = set()
     for row in (row for row in metrics_of(fg.Evaluation) if row.listed):
         try:

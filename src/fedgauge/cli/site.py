@@ -31,7 +31,7 @@ from fedgauge.site.log import Left, to_csv, what_left
 from fedgauge.site.setup import Role
 
 site_app = typer.Typer(
-    help="Make and show a site: its key, its limits, whom it trusts.", no_args_is_help=True
+    help="Make and show a site: its key, its limits and its partners.", no_args_is_help=True
 )
 
 
@@ -44,9 +44,9 @@ def doctor(
         Path | None, typer.Option(help="The folder that the files of an exchange pass through.")
     ] = None,
 ) -> None:
-    """Look whether everything is in place: installation, site, ledger, folder.
+    """Check that everything is in place: installation, site, ledger, folder.
 
-    Each finding comes with its remedy. Ends with 1 when something must be mended.
+    Each problem comes with its remedy. Exit code 1 if something must be fixed.
 
     Examples:
       fedgauge doctor
@@ -65,20 +65,23 @@ def doctor(
 @command()
 def init(
     name: Annotated[str, typer.Option(help="Name of this site, as others will see it.")],
-    dataset: Annotated[str, typer.Option(help="Name of the data its privacy budget is about.")],
-    folder: Annotated[Path, typer.Argument(help="Where site.toml and site.key go.")] = Path(),
+    dataset: Annotated[str, typer.Option(help="Name of the data that the privacy budget is for.")],
+    folder: Annotated[Path, typer.Argument(help="Folder for site.toml and site.key.")] = Path(),
     models: Annotated[
         list[Model] | None,
         typer.Option("--allow", help=r"Privacy models allowed. \[default: those with noise]"),
     ] = None,
     allow_exact: Annotated[
         bool,
-        typer.Option("--allow-exact", help="Also sums without noise; the file says what follows."),
+        typer.Option(
+            "--allow-exact",
+            help="Also allow exact sums. Comments in the site file explain the limits.",
+        ),
     ] = False,
     positive: Annotated[
         list[str] | None,
         typer.Option(
-            help=r"A label plans may call positive, or a class; again for more. \[default: 1]"
+            help=r"A label that plans may use as positive, or as a class; repeatable. \[default: 1]"
         ),
     ] = None,
     min_cohort: Annotated[int, typer.Option(help="Fewest sites in a sum.")] = 3,
@@ -87,15 +90,15 @@ def init(
     score_sums: Annotated[
         bool, typer.Option("--score-sums", help="Allow plans that sum up scores within bins.")
     ] = False,
-    max_groups: Annotated[
-        int, typer.Option(help="Most groups that a plan may tell apart; 0 refuses them.")
-    ] = 0,
-    budget: Annotated[float, typer.Option(help="Most epsilon that all may cost.")] = 3.0,
+    max_groups: Annotated[int, typer.Option(help="Most groups in one plan; 0 allows none.")] = 0,
+    budget: Annotated[
+        float, typer.Option(help="Most epsilon that all evaluations together may cost.")
+    ] = 3.0,
     witness: Annotated[
-        Path | None, typer.Option(help="A file elsewhere by which old copies are noticed.")
+        Path | None, typer.Option(help="A file in another place, to detect a restored backup.")
     ] = None,
 ) -> None:
-    """Make a site: a private key that never leaves, a file of what it allows, a ledger.
+    """Make a site: a private key that stays here, a file of what it allows, and a ledger.
 
     Examples:
       fedgauge site init --name hospital-a --dataset stroke-2026 hospital-a
@@ -125,10 +128,10 @@ def dataset(
     name: Annotated[str, typer.Argument(help="A new name for new data, or an earlier one.")],
     site_file: SiteOption = HERE,
 ) -> None:
-    """Give the site's data a new name, once they are new data; or go back to an earlier one.
+    """Give new data of the site a new name, or go back to an earlier one.
 
-    Budgets and exact sums are counted by name, so a new one starts with none. Do not use it to
-    get around a budget: whoever compares the results sees through both.
+    Budgets and exact sums are counted by name, so a new name starts at zero. Do not use it to get
+    around a budget: a reader can combine the results of both names.
 
     Example:
       fedgauge site dataset stroke-2026-week-2 --site hospital-a/site.toml
@@ -142,13 +145,15 @@ def dataset(
 @site_app.command("witness")
 @command()
 def name_witness(
-    path: Annotated[Path, typer.Argument(help="A file on another disk, a share or a stick.")],
+    path: Annotated[
+        Path, typer.Argument(help="A file on another disk, a network share or a USB stick.")
+    ],
     site_file: SiteOption = HERE,
 ) -> None:
-    """Keep a second copy of the ledger's head elsewhere, and notice old copies of the site by it.
+    """Keep a second copy of the ledger's end elsewhere, to detect a restored backup of the site.
 
-    From then on the site takes part only while that file is in reach. It must not be among what
-    is backed up, put back or cloned together with the site's folder.
+    From then on the site takes part only while it can reach that file. Do not back up, restore or
+    clone it together with the site's folder.
 
     Example:
       fedgauge site witness /mnt/share/hospital-a.head --site hospital-a/site.toml
@@ -174,7 +179,7 @@ def show(site_file: SiteOption = HERE) -> None:
 @command()
 def log(
     csv: Annotated[
-        str | None, typer.Option(help="Write all values to this file, or with - to the screen.")
+        str | None, typer.Option(help="Write all values to this file; - is the screen.")
     ] = None,
     site_file: SiteOption = HERE,
 ) -> None:
@@ -205,13 +210,21 @@ def trust(
     name: Annotated[str, typer.Argument(help="Name of the partner.")],
     key: Annotated[str, typer.Argument(help="Its public key: ed25519:...")],
     coordinator: Annotated[
-        bool, typer.Option("--coordinator", help="It may start evaluations; it adds no data.")
+        bool,
+        typer.Option(
+            "--coordinator",
+            help="The partner is a coordinator: it may start evaluations, and adds no data.",
+        ),
     ] = False,
     approver: Annotated[
-        bool, typer.Option("--approver", help="Nothing is joined that no approver signed.")
+        bool,
+        typer.Option(
+            "--approver",
+            help="The partner is an approver: the site joins only what an approver signed.",
+        ),
     ] = False,
     replace: Annotated[
-        bool, typer.Option("--replace", help="It is known here, and has a new key.")
+        bool, typer.Option("--replace", help="Replace the key of a known partner.")
     ] = False,
     site_file: SiteOption = HERE,
 ) -> None:
@@ -245,7 +258,7 @@ def approver(
     key_file: Annotated[Path, typer.Argument(help="A new file for the key.")],
     site_file: SiteOption = HERE,
 ) -> None:
-    """Make a key for an approver: from then on nothing is joined that no approver signed.
+    """Make a key for an approver. From then on the site joins only what an approver signed.
 
     Example:
       fedgauge site approver officer /media/stick/officer.key --site hospital-a/site.toml

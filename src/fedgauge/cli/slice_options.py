@@ -19,16 +19,17 @@ if TYPE_CHECKING:
 _MOST_VALUES = 8  # of a column that are named
 _MOST_NAMES = 20  # of slices
 Crossed = Annotated[
-    bool, typer.Option("--crossed", help="Of several --group, count all combinations.")
+    bool, typer.Option("--crossed", help="Count all combinations of several --group.")
 ]
 Also = Annotated[
-    list[str] | None, typer.Option("--also", help="Of classes, count also: confusion,ranks,top.")
+    list[str] | None,
+    typer.Option("--also", help="For several classes, also count: confusion,ranks,top."),
 ]
 PairOption = Annotated[
     list[str] | None,
     typer.Option(
         "--pair",
-        help="Models to count together, so that they compare well: new,old; may be repeated. "
+        help="Two models to count together, for a sharper comparison: new,old; may be repeated. "
         r"\[default: the only two]",
     ),
 ]
@@ -36,7 +37,7 @@ Margin = Annotated[
     float | None,
     typer.Option(
         "--margin",
-        help="How much lower a model's AUC may be and it not inferior.",
+        help="How much lower a model's AUC may be before it counts as inferior.",
         rich_help_panel="Groups, classes and models",
     ),
 ]
@@ -48,11 +49,11 @@ class PartOptions:
 
     panel: ClassVar[str] = "Groups, classes and models"
 
-    group: Annotated[str | None, typer.Option(help="Of this group alone.")] = None
-    model: Annotated[str | None, typer.Option(help="Of this model alone.")] = None
-    label: Annotated[
-        str | None, typer.Option("--class", help="Of this class, or label, alone.")
-    ] = None
+    group: Annotated[str | None, typer.Option(help="Use only this group.")] = None
+    model: Annotated[str | None, typer.Option(help="Use only this model.")] = None
+    label: Annotated[str | None, typer.Option("--class", help="Use only this class, or label.")] = (
+        None
+    )
 
     def of(self, result: fg.Evaluation) -> fg.Evaluation:
         """The part of a result that is named, or the whole; what there is, where a name is not."""
@@ -97,21 +98,21 @@ class ColumnOptions:
 
     label: Annotated[
         str,
-        typer.Option(help="Column of the true label; of several labels a row fever=y1,cough=y2."),
+        typer.Option(help="Column of the true label. For several labels a row: fever=y1,cough=y2."),
     ]
     score: ScoreOption = None
     class_scores: Annotated[
-        list[str] | None, typer.Option(help="Of several classes, the score of each: cat=p1,dog=p2.")
+        list[str] | None, typer.Option(help="Columns of the score of each class: cat=p1,dog=p2.")
     ] = None
     model_score: Annotated[
         list[str] | None,
-        typer.Option(help="Of several models, one and its score: new=p; repeated."),
+        typer.Option(help="A model and the column of its score: new=p. Repeat it for each model."),
     ] = None
     group: Annotated[
         list[str] | None,
         typer.Option(
-            help="A column and the groups in it: sex=women,men; may be repeated. With a plan its "
-            "column: sex=COLUMN."
+            help="A column and the groups in it: sex=women,men; may be repeated. With --plan: "
+            "sex=COLUMN."
         ),
     ] = None
     crossed: Crossed = False

@@ -46,7 +46,10 @@ def diff(
     at: At = None,
     level: AtLevel = None,
     overlapping: Annotated[
-        bool, typer.Option("--overlapping", help="Some rows may be in both: wider intervals.")
+        bool,
+        typer.Option(
+            "--overlapping", help="Some rows may be in both results. Intervals become wider."
+        ),
     ] = False,
     *,
     part: PartOptions,
@@ -100,24 +103,27 @@ def _diff_table(found: fg.Differences, thresholds: Sequence[float]) -> Table:
 
 @command()
 def trend(
-    folder: Annotated[Path, typer.Argument(help="Where the results of all looks are saved.")],
+    folder: Annotated[Path, typer.Argument(help="Folder with the saved result of each look.")],
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Save a page, .html, or numbers: .json, .csv."),
+        typer.Option("--out", "-o", help="Save a page (.html) or the numbers (.json, .csv)."),
     ] = None,
     at: At = None,
     rate: Annotated[
-        float, typer.Option(help="Chance of any false alarm in a whole series, at most.")
+        float, typer.Option(help="Largest chance of any false alarm in a whole series.")
     ] = 0.05,
     by: Annotated[
-        By, typer.Option(help="When a look was: dates in names, or their order; or file times.")
+        By,
+        typer.Option(
+            help="How to order looks: by the dates in file names (or the names), or by file times."
+        ),
     ] = By.NAME,
     *,
     part: PartOptions,
 ) -> None:
     """Print how a model did over time, and flag changes larger than chance.
 
-    Ends with 0 whether or not there are alarms.
+    Exit code 0 with or without alarms.
 
     Examples:
       fedgauge trend weekly

@@ -54,10 +54,10 @@ if TYPE_CHECKING:
     from fedgauge.vertical.joining import JoinedExamples
 
 app = typer.Typer(
-    help="Scores at one party, labels at others, with privacy for labels.\n\n"
-    "In one process: plan, evaluate. Between parties: each with labels, roster; whoever scores, "
-    "assign; then `fedgauge exchange`, as between sites. One or two with labels, and those that "
-    "trust no sum: check, answer; whoever scored: result.",
+    help="Scores at one party, labels at others, with privacy for labels.\n\nSimulated in one "
+    "process: plan, evaluate. Between parties: each label party runs roster, the scorer runs "
+    "assign; then `fedgauge exchange`, as between sites. With one or two label parties, or "
+    "without a sum: label parties run check and answer, the scorer runs result.",
     no_args_is_help=True,
 )
 
@@ -118,7 +118,7 @@ class PartyFiles(FileOptions):
         bool,
         typer.Option(
             "--client-scored",
-            help="Parties scored their examples: no file of scores, and each other one has both.",
+            help="Parties scored their own examples: each file has labels and scores.",
         ),
     ] = False
     positive: Positive = None
@@ -140,7 +140,7 @@ class LabelPrivacy:
         MechanismKind, typer.Option(help="What parties send; all but histogram need --only.")
     ] = MechanismKind.AUTO
     only: Annotated[
-        OnlyKind | None, typer.Option(help="The AUC and nothing else, with the least noise.")
+        OnlyKind | None, typer.Option(help="Measure the AUC only, with the least noise.")
     ] = None
     positive_rate: HintRate = None
     tree: TreeOption = None
@@ -340,18 +340,16 @@ def plan(
     noise: NoiseOption = NoiseKind.POLYA,
     positive_rate: HintRate = None,
     auc: Annotated[float, typer.Option(help="About what the AUC will be.")] = 0.85,
-    only: Annotated[
-        OnlyKind | None, typer.Option(help="--want for the AUC and nothing else.")
-    ] = None,
+    only: Annotated[OnlyKind | None, typer.Option(help="Apply --want to the AUC only.")] = None,
     want: Annotated[
         str | None,
         typer.Option(
-            help="Half the 95% interval of the AUC that you need, such as roc_auc=0.01, or a ROC "
-            "Area Error, roc=0.001: says what it takes."
+            help="The accuracy you need: half the width of a 95% interval of the AUC, such as "
+            "roc_auc=0.01, or a ROC Area Error, roc=0.001. Prints what it takes."
         ),
     ] = None,
 ) -> None:
-    """Say which mechanism is best and what to expect of it, from public figures alone.
+    """Say from public figures which mechanism is best and what to expect of it.
 
     Examples:
       fedgauge vertical plan --parties 4 --examples 20000 --epsilon 1 --positive-rate 0.1

@@ -93,7 +93,7 @@ class KeyColumns(FileOptions):
     key: Annotated[str | None, typer.Option("--id", help="Column of the id.")] = None
     score: Annotated[
         str | None,
-        typer.Option(help="Instead of --id, where this party scored its examples itself."),
+        typer.Option(help="Instead of --id, if this party scored its examples itself."),
     ] = None
 
     @property
@@ -123,18 +123,21 @@ class AnswerColumns(KeyColumns):
 @command()
 def roster(
     file: Annotated[Path, typer.Argument(help="CSV, TSV (also .gz) or Parquet of labels.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the roster goes.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File for the roster.")],
     few_values: Annotated[
-        bool, typer.Option("--few-values", help="These are scores, although they could be labels.")
+        bool,
+        typer.Option(
+            "--few-values", help="These are scores, although few values look like labels."
+        ),
     ] = False,
     site_file: SiteOption = HERE,
     *,
     columns: KeyColumns,
 ) -> None:
-    """Label party: list the examples it has labels for, by id, and sign the list.
+    """Label party: sign a list of the ids of the examples it has labels for.
 
-    Labels are not read. With --score, the sorted scores are listed instead, without ids: the
-    flow in which each party scores its own examples.
+    Labels are not read. With --score it lists sorted scores instead of ids, for parties that score
+    their own examples.
 
     Examples:
       fedgauge vertical roster bought.csv --id user --site shop-a/site.toml --output shop-a.roster
@@ -177,19 +180,19 @@ class AssignOptions(FileOptions):
     key: Annotated[str | None, typer.Option("--id", help="Column of the id.")] = None
     score: ScoreOption = None
     client_scored: Annotated[
-        bool, typer.Option("--client-scored", help="Rosters hold scores: there is no file of them.")
+        bool, typer.Option("--client-scored", help="The scores are in the rosters, not in a file.")
     ] = False
     model: Annotated[
         Model,
         typer.Option(
             "--privacy",
-            help="ddp: noise on counts. ldp: labels flipped at random, once and for all.",
+            help="ddp: noise on counts. ldp: labels flipped at random, once.",
         ),
     ] = Model.DDP
     epsilon: Annotated[float, typer.Option(help="Privacy budget of one label.")]
     mechanism: Annotated[
         PairKind | None,
-        typer.Option(help="For the AUC alone: two noisy numbers of each party, without a sum."),
+        typer.Option(help="For the AUC only: two noisy numbers from each party, without a sum."),
     ] = None
     delta: Delta = None
     noise: NoiseOption = NoiseKind.POLYA
@@ -201,7 +204,7 @@ class AssignOptions(FileOptions):
         typer.Option(help=r"Fewest parties in the sum. \[default: all, so none may drop out]"),
     ] = None
     max_colluding: Annotated[
-        int, typer.Option(help="Parties that may pool what they know with a reader.")
+        int, typer.Option(help="Most parties that may collude with a reader.")
     ] = 1
 
     def privacy(self) -> AnyPrivacyModel:
@@ -286,11 +289,11 @@ def assign(
     *,
     options: AssignOptions,
 ) -> None:
-    """Scorer: give each example on the rosters its bin; a plan for all, and bins for each party.
+    """Scorer: assign a bin to each example on the rosters; writes a plan, and bins for each party.
 
-    Parties are the peers in the site file. Where bins lie, and how many examples each party has in
-    them, is kept beside it, for the result. One or two parties, those whose labels are flipped
-    (--privacy ldp) and those who send the AUC alone (--mechanism) answer without a sum.
+    Parties are the peers in the site file. The edges of the bins, and how many examples each party
+    has in them, stay beside the site file, for the result. One or two parties answer without a sum.
+    So do parties whose labels are flipped (--privacy ldp) or that send the AUC only (--mechanism).
 
     Examples:
       fedgauge vertical assign scores.csv *.roster --id user --score p --epsilon 1 --output bins
@@ -525,7 +528,7 @@ def _say_next(assigned: AnyAssignment, folder: Path, site: Site, kept: Path) -> 
     screen.print("\n".join(lines))
 
 
-PlanFile = Annotated[Path, typer.Argument(help="The plan, as whoever scored sent it.")]
+PlanFile = Annotated[Path, typer.Argument(help="The plan, as the scorer sent it.")]
 BinsFile = Annotated[Path, typer.Argument(help="The bins or ranks that this party was sent.")]
 LabelsFile = Annotated[
     Path, typer.Argument(metavar="LABELS", help="CSV, TSV (also .gz) or Parquet of labels.")
@@ -547,10 +550,10 @@ def check(
     *,
     columns: AnswerColumns,
 ) -> None:
-    """Label party, before it answers: what the site file says to the plan, and what would count.
+    """Label party, before it answers: check the plan against the site file, and the labels.
 
-    An answer stands, whatever was wrong with the file. Here nothing is charged, sent or stored.
-    What it prints is about rows: it stays at this site. It ends with 1 where the site would not
+    An answer cannot be changed later, even if the file was wrong. Here nothing is charged, sent or
+    stored. The output describes rows, so keep it at this site. Exit code 1 if the site would not
     answer.
 
     Example:
@@ -590,11 +593,11 @@ def answer(
     plan: PlanFile,
     bins: BinsFile,
     file: LabelsFile,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the answer goes.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File for the answer.")],
     flips: Annotated[
         Path | None,
         typer.Option(
-            help=r"Where flipped labels are kept. \[default: labels.flips beside the site file]"
+            help=r"File of the flipped labels. \[default: labels.flips beside the site file]"
         ),
     ] = None,
     site_file: SiteOption = HERE,
@@ -603,10 +606,10 @@ def answer(
 ) -> None:
     """Label party: answer a plan alone, with all of the noise or with labels flipped once.
 
-    It shows what will leave, charges the ledger, and only then reads labels. On this screen only it
-    says how many rows there were, how many of them positive or odd. The site keeps its answer:
-    run again, it gives the same one, and nothing is charged. `vertical check` says before what
-    would count.
+    It shows what will leave, charges the ledger, and only then reads labels. Only this screen shows
+    how many rows there were, and how many were positive or odd. The site keeps its answer: run
+    again, it gives the same one and charges nothing. `vertical check` shows beforehand what would
+    count.
 
     Example:
       fedgauge vertical answer plan.toml a.bins bought.csv --label y --id user --output a.answer
@@ -638,15 +641,16 @@ def result(
     plan: PlanFile,
     answers: Annotated[list[Path], typer.Argument(help="The answers of the parties.")],
     without_missing: Annotated[
-        bool, typer.Option("--without-missing", help="Go on without parties that did not answer.")
+        bool,
+        typer.Option("--without-missing", help="Continue without parties that did not answer."),
     ] = False,
     json: Annotated[Path | None, typer.Option(help="Save the result to this file.")] = None,
     site_file: SiteOption = HERE,
 ) -> None:
-    """Scorer: make the result of what parties answered alone.
+    """Scorer: compute the result from the parties' answers.
 
-    It shows where bins lie and how many examples are in them to whoever reads it. No party
-    confirms it: it is unsigned, and rests on the word of whoever scored.
+    The result shows its readers the edges of the bins and how many examples are in each. It is
+    unsigned: no party confirms it, so readers must trust the scorer.
 
     Example:
       fedgauge vertical result plan.toml *.answer --site platform/site.toml --json r.json

@@ -13,7 +13,7 @@
       draw("path", { class: "band", d: band(place, ...curve.band) }),
       draw("path", { class: "chance", d: path(place, curve.chance) }),
       draw("path", { class: "curve", d: path(place, curve.line) }));
-    const held = `Shaded: where the curve of the population lies at each single point, with ${part().level} confidence. Dashed: a model without skill.`;
+    const held = `Shaded: the ${part().level} interval of the population's curve at each point. Dashed: a model without skill.`;
     const note = curve.area ? `${curve.area}. ${held}` : held;
     const said = (value) => (curve.ticks ? value.toFixed(4) : share(value));
     const where = curve.ticks ? curve.labels.map((each) => `${each}, normal deviate`) : curve.labels;
@@ -92,7 +92,7 @@
       svg.append(draw("path", { class: "whisker", d: path(place, [[x, x], [low[i], high[i]]]) }));
       svg.append(draw("circle", { class: "dot", cx: place.x(x), cy: place.y(observed[i]), r: 4 }));
     });
-    const note = `Dashed: scores that are right. Points are ${rule}; lines are intervals at ${part().level}.`;
+    const note = `Dashed: perfect calibration. Points are ${rule}; lines are intervals at ${part().level}.`;
     const rows = predicted.map((x, i) => [share(x), share(observed[i]), span(share(low[i]), share(high[i])), count(counts[i])]);
     figure("calibration", "Calibration", note, svg, [["mean score", "share of positives", "interval", "examples"], ...rows]);
   }
@@ -108,8 +108,8 @@
       svg.append(draw("path", { class: "whisker", d: path(place, [[thresholds[0], thresholds[0]], [low[0], high[0]]]) }));
       svg.append(draw("circle", { class: "dot", cx: place.x(thresholds[0]), cy: place.y(benefit[0]), r: 4 }));
     }
-    const better = useful.length ? `Surely better than both ${useful.join(", ")}.` : "Nowhere surely better than both.";
-    const note = `Line: acting on the model. Dashed: treating everybody. Nobody is worth 0. ${better}`;
+    const better = useful.length ? `Better than both with ${part().level} confidence ${useful.join(", ")}.` : "Nowhere better than both by more than chance.";
+    const note = `Line: treating by the model. Dashed: treating everybody. Treating nobody is worth 0. ${better}`;
     const rows = thresholds.map((at, i) => [share(at), share(benefit[i]), span(share(low[i]), share(high[i])), share(everybody[i])]);
     figure("decision", "Decision curve", note, svg, [["threshold", "net benefit", "interval", "treating everybody"], ...rows]);
   }
@@ -169,7 +169,7 @@
     const first = headline.map((name) => defined.find((each) => each.name === name)).filter(Boolean);
     const strip = make("ul", { class: "strip" }, ...first.map((each) => make("li", {}, each.title, make("b", {}, each.value), make("span", {}, between(each.interval)))));
     put("strip", first.length ? strip : make("p", {}, "None of the metrics over all thresholds is defined here."));
-    const [people, sure] = [`population, ${level}`, data.reports[state.report].noisy ? `pooled data, ${level}` : "pooled data, surely"];
+    const [people, sure] = [`population, ${level}`, data.reports[state.report].noisy ? `pooled data, ${level}` : "pooled data, certain"];
     const rows = metrics.map((each) => each.value === undefined
       ? [each.title, "undefined", "", "", ""]
       : [each.title, each.value, between(each.interval), between(each.bounds), each.caution ? `rough: ${each.caution}` : ""]);

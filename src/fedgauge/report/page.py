@@ -25,26 +25,26 @@ from fedgauge.storage import open_regular, write_whole
 _CHANCE: Final = 0.5
 _FEW: Final = 4  # models that are told of first
 _CLAIMS: Final = {
-    "enforced": "enforced: a protocol between the parties kept it",
-    "simulated": "simulated: one process held all rows, and nobody was protected from it",
+    "enforced": "enforced: a protocol between the sites protected the data",
+    "simulated": "simulated: one process saw all the data, so nothing was protected",
 }
-_BY_ITS_WORD: Final = ", by the word of this file alone: no signature shows it"
+_BY_ITS_WORD: Final = ", as this file says: no signature proves it"
 _WAS_SIMULATED: Final = (
-    "Here whoever ran the process could see every row. Between sites that keep their own rows it "
-    "would have been:"
+    "Here the person who ran the process could see every row. Between sites that keep their own "
+    "rows, the worst case would have been:"
 )
 _ANOTHER: Final = (
-    "The average never compares a positive of one client with a negative of another, as pooled "
-    "data do: it answers another question, and can be far off."
+    "The average never compares a positive of one client with a negative of another. Pooled data "
+    "do. So the two numbers can differ widely."
 )
 _NO_AVERAGE: Final = (
-    "The average of the clients' own numbers is not on this page. It is another number than that "
-    "of pooled data, as it never compares a positive of one client with a negative of another, and "
-    "nobody can compute it from a sum: no client's own ROC AUC leaves the client."
+    "The average of the clients' own ROC AUCs is not on this page: these numbers never leave the "
+    "clients, and a sum does not contain them. The average also differs from the ROC AUC of "
+    "pooled data, since it never compares a positive of one client with a negative of another."
 )
-_UNSIGNED: Final = "not known to this file: only a signature says who was invited"
+_UNSIGNED: Final = "not in this file: only a signature says who was invited"
 _NO_LEDGER: Final = (
-    "not known to this file: each site keeps its own ledger, which `fedgauge ledger show` prints"
+    "not in this file: each site keeps its own ledger, shown by fedgauge ledger show"
 )
 _TITLES: Final = 19  # characters before the words of a line in a verdict
 
@@ -74,8 +74,8 @@ def _sentences(result: Evaluation) -> list[str]:
     low, high = auc.interval or auc.bounds
     span = f"{low:.1%} to {high:.1%} at {result.level * 100:g}%"
     ranks = (
-        f"Of a positive and a negative drawn at random, the model gives the positive the higher "
-        f"score in {auc.value:.1%} of cases ({span}; ties count half)."
+        f"The model scores a random positive higher than a random negative in {auc.value:.1%} of "
+        f"cases ({span}; ties count half)."
     )
     return [ranks + _against_chance(low, high), how_far(result), *_reservations(auc)]
 
@@ -83,7 +83,7 @@ def _sentences(result: Evaluation) -> list[str]:
 def _against_chance(low: float, high: float) -> str:
     """What is to be added where a model is not surely better than chance."""
     if high < _CHANCE:
-        return " This is worse than chance: scores may be the wrong way round."
+        return " This is worse than chance: the scores may be reversed."
     if low <= _CHANCE:
         return " This may be no better than chance."
     return ""
@@ -94,8 +94,8 @@ def _reservations(auc: Estimate) -> list[str]:
     told = [f"The interval is rough: {auc.caution}."] if auc.caution else []
     if auc.parts.get("noise", 0.0) > auc.parts.get("sampling", math.inf):
         told.append(
-            "Most of what is uncertain is noise that was added for privacy: more examples, or a "
-            "larger epsilon, would narrow it."
+            "Most of the uncertainty comes from noise added for privacy: more examples or a "
+            "larger epsilon would narrow the interval."
         )
     return told
 
@@ -105,13 +105,13 @@ def how_far(result: Evaluation) -> str:
     low, high = map(show, result.roc_auc.bounds)
     sure = f"with {result.level * 100:g}% confidence" if result.pooled.noisy else "for certain"
     where = f"be {low} to four decimals" if low == high else f"lie between {low} and {high}"
-    return f"Had all rows been in one place, their ROC AUC would {where}, {sure}."
+    return f"With all rows pooled, the ROC AUC would {where}, {sure}."
 
 
 def _of_several(result: Evaluation) -> list[str]:
     """Of classes the average and the extremes; of models each, and whether one is better."""
     whole = [each for each in result.slices if each.slice.group == result.slice.group]
-    choose = f"This result is of {len(whole)} scores of each row: choose one below."
+    choose = f"This result has {len(whole)} scores for each row: choose one below."
     if not result.has_average:
         return [*_models(result, whole), choose]
     try:
@@ -193,7 +193,7 @@ def _took_part(result: Evaluation, signature: Signature) -> Iterator[tuple[str, 
         most = _sites(cohort.max_colluding)
         yield (
             "collusion",
-            f"whoever reads the result and up to {most} may put together what they know",
+            f"a reader of the result and up to {most} may pool what they know",
         )
     if result.reports is not None:
         yield "reports", f"{result.reports:,}"
@@ -213,12 +213,12 @@ def _sites(number: int) -> str:
 
 
 def _learnt(result: Evaluation) -> str:
-    """Who could have learnt what, in the worst case."""
+    """What each party could have learnt, in the worst case."""
     plan = result.plan
     simulated = result.privacy.claim == "simulated"
     first = paragraph(_WAS_SIMULATED) if simulated else ""
     rows = plan.privacy.learned(plan.cohort, plan.min_cell)
-    return f"<h3>Who could have learnt what, in the worst case</h3>{first}{facts(rows)}"
+    return f"<h3>What each party could have learnt, in the worst case</h3>{first}{facts(rows)}"
 
 
 def plan(result: Evaluation) -> str:

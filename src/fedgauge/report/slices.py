@@ -103,8 +103,9 @@ def gaps_between_groups(result: Evaluation, *, brief: bool) -> Iterator[SliceFig
         kept = [row for row in rows if row in largest]
         few = "" if len(kept) == len(rows) else f" The {len(kept)} largest of {len(rows)}."
         note = (
-            f"The first group less the second. Lines hold together for all gaps of a metric, with "
-            f"{part.level * 100:g}% confidence: a line that misses 0 stands out.{few}"
+            "The first group less the second. Intervals hold for all gaps of a metric together, "
+            f"with {part.level * 100:g}% confidence. A gap whose interval leaves out 0 stands "
+            f"out.{few}"
         )
         title = f"Gaps between groups{of}"
         figure = forest(f"gaps-{place}", title, "Difference", kept, note=note, line=_EQUAL)
@@ -163,7 +164,7 @@ def models_compared(result: Evaluation) -> Iterator[SliceFigures]:
         cells = [(row.name, "" if row.estimate is None else words(row.estimate)) for row in rows]
         html = paragraph(f"By these counts {comparison.verdict} This is {comparison.basis}.")
         html += table(title, ["metric", "difference"], cells, name="models")
-        note = f"Lines are intervals at {result.level * 100:g}%, {comparison.basis}."
+        note = f"Lines are {result.level * 100:g}% intervals, {comparison.basis}."
         name = f"Differences: {title}"  # other than the table's: each has a button of that name
         figure = forest(f"models-{place}", name, "Difference", rows, note=note, line=_EQUAL)
         yield SliceFigures(html, (figure,))
@@ -206,7 +207,7 @@ def _by_slice(result: Evaluation) -> Iterator[dict[str, Any]]:
 
 
 def _figure(parts: Sequence[Evaluation], name: str, title: str) -> dict[str, Any]:
-    note = f"Lines are intervals at {parts[0].level * 100:g}%, each by itself."
+    note = f"Lines are {parts[0].level * 100:g}% intervals, each by itself."
     rows = [_row(part) for part in parts]
     return forest(name, title, "ROC AUC", rows, note=note, line=(0.5, "chance"))
 
@@ -289,8 +290,8 @@ _NUMBERS: Final = {
     "Brier score": "brier_score",
 }
 _NOTE: Final = (
-    "Overlapping intervals do not say whether two results differ; `fedgauge diff a.json b.json` "
-    "does."
+    "Overlapping intervals do not show whether two results differ. fedgauge diff a.json b.json "
+    "shows it."
 )
 
 

@@ -22,7 +22,7 @@ _AXIS_WORDS: Final = {
     "edges": "bins between given edges",
     "values": "known score values",
 }
-_LIKELY: Final = "of likely counts, which temper the noise (docs/shrinkage.md)"
+_LIKELY: Final = "smoothed to reduce noise (docs/shrinkage.md)"
 _MOST_SLICES: Final = 12  # that are told one by one
 _WIDEST: Final = 40  # characters of a slice's name
 
@@ -43,7 +43,7 @@ def verdict(result: Evaluation, *, slices: bool = True) -> str:
     joined = result.released.joined
     if joined:
         # Beside a small group a large one may be hidden, or its size would tell the small one's.
-        few = f"these, or some of them, have fewer than {result.plan.min_cell} examples of a class"
+        few = f"at least one of them has fewer than {result.plan.min_cell} examples of a class"
         lines.append(f"not shown          {', '.join(joined)}: {few}; counted with others")
     through = mapping(result)
     if through is not None:
@@ -123,7 +123,9 @@ def mapping(result: Evaluation) -> str | None:
     if result.proof is not None:
         told += ", which no signature covers"
     if result.in_sample:
-        return f"{told}; in-sample: it was fitted on these very counts, which flatter it"
+        return (
+            f"{told}; in-sample: it was fitted on these same counts, so it looks better than it is"
+        )
     if fitted is None:
         return told
     about = "" if fitted.epsilon is None else "about "
@@ -197,7 +199,7 @@ def _in_brief(result: Evaluation) -> str:
 def _protection(result: Evaluation) -> str:
     stated = result.privacy
     claim = {
-        "simulated": "simulated in one process, nothing was protected on the way",
+        "simulated": "simulated: one process saw all the data",
         "enforced": "enforced between the sites",
     }[stated.claim]
     if result.reports is not None and stated.claim == "enforced":
@@ -223,7 +225,7 @@ def _measurement(result: Evaluation) -> str:
     if result.plan.found is not None:
         bins = f"{_bins(result.plan.axis.bins)} found in a first round"
     if result.plan.task.of_labels:
-        bins = f"positives in {_bins(axis.bins)} of whoever scored"
+        bins = f"positives in {_bins(axis.bins)} that the scorer chose"
     elif axis != result.plan.axis:
         found = "" if result.plan.found is None else " found in a first round"
         least = f"no count below {result.plan.min_cell}"
