@@ -96,4 +96,6 @@ WORLDS = {
     "bent": World(0.3, 1.5, lambda z: 0.6 * z + 0.4 * np.sin(1.5 * z)),
     "overconfident": World(0.3, 1.5, lambda z: z / 1.7),
     "rare": World(0.02, 2.0, lambda z: 0.9 * z - 0.2),
+    "reversed": World(0.3, 1.5, lambda z: -z),
+    "two modes": World(0.3, 1.5, lambda z: 0.5 * (z + 1.0) ** 2 - 2.0),
 }

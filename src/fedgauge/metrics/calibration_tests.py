@@ -136,14 +136,16 @@ def solve(
     *,
     offset: Floats | None = None,
     ridge: Floats | float = 0.0,
+    plain: bool = False,
 ) -> Fit:
     """Coefficients that solve the estimating equation, by Newton's method with halved steps.
 
     `offset` holds log-odds that are given, by bin; `ridge` pulls all coefficients, or each, to 0.
+    `plain` takes smoothed counts, each bin with weight 1: maximum likelihood, with one root.
     """
     offset = np.zeros(len(design)) if offset is None else offset
     pull = np.broadcast_to(np.asarray(ridge, dtype=np.float64), design.shape[1:])
-    equation = _Equation(forecasts, design, offset, pull)
+    equation = _Equation(forecasts, design, offset, pull, plain)
     at = equation.at(np.zeros(design.shape[1]))
     for number in range(_STEPS):
         step = np.linalg.pinv(at.bread, hermitian=True) @ at.score
@@ -206,16 +208,19 @@ class _Equation:
     design: Floats
     offset: Floats
     ridge: Floats
+    plain: bool
 
     def at(self, coefficients: Floats, weights: Floats | None = None) -> "_Point":
         """The equation at some coefficients, with the weights that belong to them, or others."""
         p = probabilities(self.offset + self.design @ coefficients)
         q = 1.0 - p
+        pooled = self.forecasts.pooled
         if weights is None:
-            weights = noise_weights(self.forecasts, p)
-        negatives, positives = self.forecasts.pooled.unbiased
+            weights = np.ones(len(p)) if self.plain else noise_weights(self.forecasts, p)
+        negatives, positives = pooled.likely if self.plain else pooled.unbiased
+        totals = negatives + positives if self.plain else self.forecasts.totals
         score = self.design.T @ (weights * (positives * q - negatives * p))
-        information = (self.design.T * (weights * self.forecasts.totals * p * q)) @ self.design
+        information = (self.design.T * (weights * totals * p * q)) @ self.design
         return _Point(
             coefficients,
             p,
@@ -277,9 +282,9 @@ def calibration_slope(reading: Reading) -> Estimate:
     """Slope of the log-odds of a positive in those of the score: 1 where scores are right.
 
     Formula: b, where the log-odds of a positive are ``a + b logit x``. Below 1 scores are too far
-    from the base rate: too confident. It solves ``sum w (1, logit x) (p q' - n p') = 0`` over bins,
-    with ``p' = 1 - q'`` the fitted probability, and w the share of a bin's variance that is not
-    noise.
+    from the base rate: too confident. It solves ``sum (1, logit x) (p q' - n p') = 0`` over bins,
+    with ``p' = 1 - q'`` the fitted probability: logistic regression. Under noise p and n are
+    smoothed counts.
 
     Source: Cox 1958; Van Calster et al. 2019.
 
@@ -333,7 +338,7 @@ def _line_fit(forecasts: Forecasts) -> Fit:
     used = forecasts.totals > 0
     if np.ptp(forecasts.log_odds[used]) == 0:
         raise UndefinedMetric("a calibration slope needs different scores: these are all alike.")
-    fit = solve(forecasts, np.stack([np.ones(len(used)), forecasts.log_odds], axis=1))
+    fit = solve(forecasts, np.stack([np.ones(len(used)), forecasts.log_odds], axis=1), plain=True)
     if not fit.converged or _separated(forecasts):
         raise UndefinedMetric(
             "no calibration slope: the scores separate the classes, or noise leaves too little of "
