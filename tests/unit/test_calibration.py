@@ -51,6 +51,19 @@ def test_wrong_scores_are_found_out_and_parts_of_the_brier_score_add_up(overconf
     assert parts.rule == "100 groups of equal width, left-closed"
 
 
+def test_positives_at_both_ends_have_no_slope_under_noise_either():
+    """Weights that depended on the fitted line had a second root here, near -3."""
+    rng = np.random.default_rng(5)
+    labels = rng.random(4000) < 0.3
+    odds = rng.normal(np.where(labels, rng.choice([-2.0, 2.0], 4000), 0.0), 0.7)
+    rows = labels, 1 / (1 + np.exp(-odds))
+    exact = pooled(rows).calibration_slope
+    for seed in range(3):
+        noisy = pooled(rows, privacy=fg.DistributedDP(0.1), seed=seed).calibration_slope
+        assert noisy.value == pytest.approx(exact.value, abs=0.4)
+        assert noisy.low < exact.value < noisy.high
+
+
 def test_noise_widens_every_interval_and_may_hide_calibration():
     rows = drawn(40_000, bend=0.5, shift=0.3)
     axis = fg.Axis.uniform(32, outside="clip")
