@@ -1,5 +1,6 @@
 """Commands of fedgauge, run in this process."""
 
+import re
 from typing import NamedTuple
 
 from typer.testing import CliRunner
@@ -25,6 +26,24 @@ def run(*arguments, columns=100, typed=None):
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result
+
+
+def worked(*arguments, **options):
+    """Run what must end well."""
+    result = run(*arguments, **options)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def done(result):
+    """What a command printed that ended well and complained of nothing."""
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout
+
+
+def words(text):
+    """The text without frames and line breaks, which depend on the terminal."""
+    return " ".join(re.sub(r"[^\x20-\x7e]", " ", text).split())
 
 
 def complaint(result, code=2):

@@ -5,7 +5,7 @@ import scene
 from ledgers import EXAMPLES, LIMIT, make_ledger, spend
 from plans import small_noisy_plan, small_plan
 
-from fedgauge.planner import requirements, search
+from fedgauge.planner import Needs, requirements, search
 
 
 @pytest.fixture
@@ -39,3 +39,16 @@ def quick_search(monkeypatch):
     for name, few in (("_DRAWS", 1), ("_FEW_DRAWS", 1), ("_PROMISING", 2)):
         monkeypatch.setattr(search, name, few)
     monkeypatch.setattr(requirements, "_DRAWS", 2)
+
+
+@pytest.fixture
+def needs(monkeypatch):
+    """What the planner is asked for; its answer is always the same."""
+    asked = []
+
+    def answer(*args, **kwargs):
+        asked.append((args, kwargs))
+        return Needs(epsilon=0.3456, examples=123_456, expected=0.05)
+
+    monkeypatch.setattr("fedgauge.planner.needs", answer)
+    return asked

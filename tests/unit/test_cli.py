@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import typer
-from commands import complaint, run
+from commands import complaint, run, words
 from matplotlib.image import imread
 from scipy import special
 
@@ -54,11 +54,6 @@ def folder(tmp_path, monkeypatch):
 
 def evaluate(*arguments):
     return run("evaluate", *arguments, *COLUMNS)
-
-
-def words(text):
-    """The text without frames and line breaks, which depend on the terminal."""
-    return " ".join(re.sub(r"[^\x20-\x7e]", " ", text).split())
 
 
 def test_evaluate_prints_the_verdict():
@@ -168,17 +163,6 @@ def test_bad_options(options, what, remedy):
     assert remedy in line
 
 
-def test_wrong_column_lists_the_columns():
-    for columns in (
-        ["--label", "y", "--score", "q"],
-        ["--label", "q", "--score", "p"],
-        [*COLUMNS, "--client", "q"],
-    ):
-        line = complaint(run("evaluate", "scores.parquet", *columns))
-        for told in ("scores.parquet", "no column 'q'", "'y', 'p', 'site'"):
-            assert told in line
-
-
 def test_files_that_cannot_be_evaluated_together_or_at_all(folder):
     (folder / "old").mkdir()
     shutil.copy("site-s0.csv", "old/site-s0.csv")
@@ -195,28 +179,6 @@ def test_files_that_cannot_be_evaluated_together_or_at_all(folder):
         *([[name], name] for name in ("x[bold]y.csv", "x:id:y.csv", "x[/]y.csv")),
     ):
         assert told in complaint(run("evaluate", *COLUMNS, *files))
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "told"),
-    [
-        ("absent.csv", None, "no such file"),
-        ("empty.csv", b"", "Export it again"),
-        ("text.parquet", b"y,p\n0,SECRET123\n", "Export it again"),
-        ("score.csv", b"y,p\n0,SECRET123\n", "Check which column holds the score"),
-        ("ragged.csv", b"y,p\n0,0.1\n0,0.1,SECRET123\n", "line 3 has 3 columns where"),
-        ("other.txt", b"y,p\n0,SECRET123\n", "use .csv, .tsv or .parquet"),
-        ("latin.csv", "y,p,größe\n0,0.1,1\n".encode("latin-1"), "UTF-8"),
-    ],
-    ids=["absent", "empty", "not parquet", "text for a score", "ragged", "ending", "not utf-8"],
-)
-def test_bad_files(name, content, told):
-    if content is not None:
-        Path(name).write_bytes(content)
-    line = complaint(evaluate(name))
-    assert name in line
-    assert told in line
-    assert "SECRET123" not in line
 
 
 @pytest.mark.parametrize(
@@ -308,29 +270,6 @@ def test_the_version_is_told_also_by_the_module():
 def demo_output(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo") / "out"
     return folder, run("demo", "--out", folder)
-
-
-def test_demo_table(demo_output):
-    folder, result = demo_output
-    assert result.exit_code == 0
-    assert result.stderr == ""
-    found = fg.Evaluation.from_json(folder / "result.json")
-    data = [demo.generate(h, 7 + i) for i, h in enumerate(demo.HOSPITALS)]
-    mean = np.mean([fg.exact_roc_curve(*pair).path.area() for pair in data])
-    pooled = [np.concatenate(column) for column in zip(*data, strict=True)]
-    exact = fg.exact_roc_curve(*pooled).path.area()
-    rows = {line.split("  ")[0]: line for line in result.stdout.splitlines()}
-    assert f"{mean:.4f}" in rows["AUC, mean of hospitals"]
-    assert re.search(rf"wrong by \+?{mean - exact:.4f}", rows["AUC, mean of hospitals"])
-    auc = found.roc_auc
-    assert f"{auc.value:.4f}" in rows["AUC, fedgauge"]
-    assert f"{auc.bounds[0]:.5f} to {auc.bounds[1]:.5f}" in rows["AUC, fedgauge"]
-    assert f"{exact:.4f}" in rows["AUC, exact (pooled data)"]
-    roc_error = fg.area_error(found.roc_curve(), fg.exact_roc_curve(*pooled))
-    pr_error = fg.area_error(found.pr_curve(), fg.exact_pr_curve(*pooled))
-    assert f"{roc_error:.1e}" in rows["ROC Area Error"]
-    assert f"{pr_error:.1e}" in rows["PR Area Error"]
-    assert re.search(rf"{found.plan.bytes_per_client:,} +bytes", rows["Sent by each hospital"])
 
 
 def test_demo_says_where_its_files_are_and_writes_here_without_options(

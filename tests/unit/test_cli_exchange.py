@@ -26,10 +26,7 @@ def world(tmp_path):
 
 
 def run(*arguments):
-    done = commands.run(*arguments, columns=200)
-    assert done.exit_code == 0, done.output
-    assert done.stderr == ""
-    return done.stdout
+    return commands.done(commands.run(*arguments, columns=200))
 
 
 def test_an_invitation_is_explained_and_what_is_none_is_not(world, tmp_path):
@@ -76,8 +73,7 @@ def test_a_site_joins_and_submits_a_file_of_its_own_manner(world):
     assert "this site joined with" in commands.complaint(other, code=1)
     alone = commands.run(*world.arguments(A, "submit", *written), columns=200)
     assert "columns are named with a file" in commands.complaint(alone)
-    result = commands.run(*world.arguments(A, "submit", *named, *written), columns=200)
-    assert result.exit_code == 0
+    result = commands.worked(*world.arguments(A, "submit", *named, *written), columns=200)
     assert result.stderr == ""  # no row was odd
 
 
@@ -98,9 +94,7 @@ def asked(world, tmp_path):
 
 
 def told_by(*arguments):
-    done = commands.run(*arguments, columns=200)
-    assert done.exit_code == 0, done.output
-    return done.stdout
+    return commands.worked(*arguments, columns=200).stdout
 
 
 def review(asked):

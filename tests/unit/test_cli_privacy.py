@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from commands import complaint, run
+from commands import complaint, done, run
 
 import fedgauge as fg
 from fedgauge.cli.plan import Want, answer, read_want, takes
@@ -43,24 +43,6 @@ def folder(tmp_path, monkeypatch, table):
 
 def evaluate(*arguments):
     return run("evaluate", "scores.parquet", *COLUMNS, *arguments)
-
-
-def done(result):
-    assert result.exit_code == 0, result.stderr
-    assert result.stderr == ""
-    return result.stdout
-
-
-@pytest.fixture
-def needs(monkeypatch):
-    asked = []
-
-    def answer(*args, **kwargs):
-        asked.append((args, kwargs))
-        return fg.planner.Needs(epsilon=0.3456, examples=123_456, expected=0.05)
-
-    monkeypatch.setattr("fedgauge.planner.needs", answer)
-    return asked
 
 
 def load(*arguments):
@@ -271,14 +253,6 @@ def test_saved_plan_loads_and_matches(ending):
     assert "[0, 1]" in rows
 
 
-def test_saved_plan_evaluates():
-    told_by("--epsilon", 1, "-o", "p.toml")
-    plan = fg.EvaluationPlan.load("p.toml")
-    columns = {"client": "site", "label": "y", "score": "p"}
-    found = fg.evaluate(fg.ScoreTable(["scores.parquet"], **columns), plan, seed=1)
-    assert abs(found.roc_auc.value - 0.76) < 0.05
-
-
 def test_plan_states_its_defaults_and_takes_options():
     rows = " ".join(done(run("plan", "--clients", 8, "--privacy", "sa")).split())
     assert "about 10,000 examples, 0.2 of them positive" in rows
@@ -357,25 +331,6 @@ def test_explain(ending):
     assert done(run("explain", f"p.{ending}")) == f"{explain(plan)}\n"
 
 
-BAD_FILES = {
-    "missing": ("nope.toml", None, "cannot read plan nope.toml"),
-    "ending": ("p.txt", b"", "ends in .json or .toml"),
-    "no ending": ("plan", b"", "ends in .json or .toml"),
-    "empty": ("p.toml", b"", "this is not a plan in TOML"),
-    "broken": ("p.toml", b"x = [", "this is not a plan in TOML"),
-    "other": ("p.json", b"{}", "this is not a plan in JSON"),
-    "bytes": ("p.json", b"\xff\xfe\x00", "this is not a plan in JSON"),
-    "no text": ("p.toml", b"\xff\xfe\x00", "not text"),
-}
-
-
-@pytest.mark.parametrize(("name", "content", "told"), BAD_FILES.values(), ids=BAD_FILES.keys())
-def test_explain_what_is_no_plan(name, content, told):
-    if content is not None:
-        Path(name).write_bytes(content)
-    assert told in complaint(run("explain", name))
-
-
 def examples_of(command):
     text = run(command, "--help").stdout
     lines = re.findall(rf"fedgauge {command} [^│\n]*", text)
@@ -393,13 +348,6 @@ def test_examples_of_the_help_run(table, needs):
         assert told
     assert fg.EvaluationPlan.load("plan.toml").cohort.min_survivors == 40
     assert len(needs) == 3
-
-
-def test_help_names_the_options():
-    options = "epsilon delta noise unit neighbours max-per-unit examples score-sums"
-    for command in ("evaluate", "plan"):
-        told = run(command, "--help").stdout
-        assert [option for option in options.split() if f"--{option}" not in told] == []
 
 
 def test_settings_that_protect_little_are_warned_of():
@@ -429,12 +377,6 @@ ECE = "expected_calibration_error"
 )
 def test_wishes(text, want):
     assert read_want(text) == want
-
-
-def test_what_is_no_wish():
-    for text in ("", "=", "=0.1", "recall", "recall@0.5", "recall@=0.1", "x=y"):
-        with pytest.raises(fg.PlanError, match="--want is written like "):
-            read_want(text)
 
 
 def told_by(*options):

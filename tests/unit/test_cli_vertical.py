@@ -6,7 +6,7 @@ import shlex
 
 import numpy as np
 import pytest
-from commands import complaint, run
+from commands import complaint, run, words, worked
 
 import fedgauge as fg
 
@@ -44,10 +44,6 @@ def folder(tmp_path, monkeypatch, rows):
     return tmp_path
 
 
-def words(text):
-    return " ".join(re.sub(r"[│╭╮╰╯─]", " ", text).split())
-
-
 def examples_of(command):
     text = words(run("vertical", command, "--help", columns=200).stdout)
     listed = text[text.index("Examples:") : text.index("Options" if command == "plan" else "Argum")]
@@ -70,8 +66,7 @@ def test_examples_of_the_help_run(folder, command):
 
 def test_the_result_is_that_of_the_library_by_files_or_a_column_of_parties(rows):
     files = ("scores.csv", "shop-0.csv", "shop-1.csv", "--json", "r.json", "--at", 0.5)
-    done = run(*EVALUATE, *files, *COLUMNS, "--seed", 1, "--positive-rate", 0.3)
-    assert done.exit_code == 0, done.output
+    done = worked(*EVALUATE, *files, *COLUMNS, "--seed", 1, "--positive-rate", 0.3)
     labels, scores = rows
     ids = np.arange(ROWS)
     sides = {f"shop-{k}": (ids[k::2], labels[k::2]) for k in range(2)}
@@ -90,18 +85,16 @@ def test_the_result_is_that_of_the_library_by_files_or_a_column_of_parties(rows)
 
 def test_parties_that_scored_need_no_ids_and_labels_can_be_flipped():
     options = ("--client-scored", "--score", "p", "--label", "y", "--privacy", "sa")
-    done = run(*EVALUATE, "clinic-0.csv", *options, "--json", "r.json")
-    assert done.exit_code == 0, done.output
+    done = worked(*EVALUATE, "clinic-0.csv", *options, "--json", "r.json")
     assert fg.Evaluation.from_json("r.json").clients == 1
-    done = run(*EVALUATE, "scores.csv", "shop-0.csv", *COLUMNS, "--privacy", "ldp", "--epsilon", 3)
-    assert done.exit_code == 0, done.output
+    options = (*COLUMNS, "--privacy", "ldp", "--epsilon", 3)
+    done = worked(*EVALUATE, "scores.csv", "shop-0.csv", *options)
     assert "label-DP, one label flipped: epsilon 3" in done.stdout
 
 
 def test_the_auc_alone_is_told_shown_again_and_not_verified(folder):
     options = (*COLUMNS, "--only", "roc_auc", "--seed", 1)
-    done = run(*EVALUATE, "scores.csv", "shop-0.csv", "shop-1.csv", *options, "--json", "a.json")
-    assert done.exit_code == 0, done.output
+    done = worked(*EVALUATE, "scores.csv", "shop-0.csv", "shop-1.csv", *options, "--json", "a.json")
     saved = fg.LabelAuc.from_json("a.json")
     assert str(saved.roc_auc) in done.stdout
     again = run(*EVALUATE, "scores.csv", "labels.csv", "--party", "shop", *options, "--json", "-")
@@ -112,8 +105,7 @@ def test_the_auc_alone_is_told_shown_again_and_not_verified(folder):
     assert (over.exit_code, over.output) == (0, "")
     said = (*EVALUATE, "scores.csv", "shop-0.csv", *COLUMNS, "--only", "roc_auc")
     first = run(*said, "--json", "auc.json", "--seed", 1).stdout.splitlines()
-    shown = run("show", "auc.json")
-    assert shown.exit_code == 0
+    shown = worked("show", "auc.json")
     assert shown.stdout.splitlines() == [*first[:-1], "signature:  unsigned: simulated"]
     assert run("show", "auc.json", "--quiet").stdout == ""
     assert "holds the AUC alone" in complaint(run("show", "auc.json", "--at", 0.5))
@@ -126,8 +118,7 @@ def test_the_auc_alone_is_told_shown_again_and_not_verified(folder):
 def test_what_does_not_match_and_percent_are_told(folder):
     text = (folder / "shop-0.csv").read_text().replace("\n10,", "\n99999,")
     (folder / "shop-0.csv").write_text(text)
-    done = run(*EVALUATE, "scores.csv", "shop-0.csv", *COLUMNS)
-    assert done.exit_code == 0
+    done = worked(*EVALUATE, "scores.csv", "shop-0.csv", *COLUMNS)
     assert "warning: 1 of 1,000 labels of party 'shop-0' have no score and are left" in done.stderr
     assert "note: 1,001 of 2,000 scores have no label and are left out." in done.stderr
     quiet = run(*EVALUATE, "scores.csv", "shop-0.csv", *COLUMNS, "-q")
@@ -139,8 +130,7 @@ def test_what_does_not_match_and_percent_are_told(folder):
     (folder / "scores.csv").write_text(
         "user,p\n" + "".join(f"{i},{100 * float(p)}\n" for i, p in pairs)
     )
-    done = run(*EVALUATE, "scores.csv", "labels.csv", "--party", "shop", *COLUMNS)
-    assert done.exit_code == 0
+    done = worked(*EVALUATE, "scores.csv", "labels.csv", "--party", "shop", *COLUMNS)
     assert "note: scores lie beyond 0 to 1." in done.stderr
     assert "divided by 100" in done.stderr
 
@@ -181,8 +171,7 @@ def test_without_ids_both_ways_out_are_named_and_nothing_else_is_overwritten():
 
 
 def test_plan_says_what_to_expect():
-    done = run(*PLAN, columns=120)
-    assert done.exit_code == 0, done.output
+    done = worked(*PLAN, columns=120)
     outlook = fg.plan_vertical(parties=4, examples=20_000, positive_rate=0.1)
     said = words(done.stdout)
     assert f"{outlook.tree[0]} in one level" in said

@@ -9,7 +9,6 @@ from matplotlib.image import imread
 from rows import split
 
 import fedgauge as fg
-from fedgauge.cli.terminal import refuse_to_replace
 from fedgauge.plots import Overlay, save_plots
 from fedgauge.plots.figures import NAMES, OF_SLICES
 
@@ -232,11 +231,3 @@ def test_classes_of_several_models_have_averages_alone(figures, tmp_path):
     result = fg.evaluate({"a": fg.Examples(y, both)}, task=task, axis=fg.Axis.uniform(32))
     assert [path.name for path in save_plots(result, tmp_path)] == ["roc.png", "pr.png"]
     assert [each.split(" (")[0] for each in texts(figures[0])[0]] == ["new", "old", "chance"]
-
-
-def test_other_pictures_are_not_overwritten(tmp_path):
-    for name in OF_SLICES:
-        (tmp_path / name).write_bytes(b"\x89PNG\r\n\x1a\n not ours")
-        with pytest.raises(fg.InputError, match=rf"{name} exists and is no plot of fedgauge"):
-            refuse_to_replace(plots=tmp_path)
-        (tmp_path / name).unlink()

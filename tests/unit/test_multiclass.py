@@ -3,7 +3,6 @@
 import msgspec
 import numpy as np
 import pytest
-from commands import run
 from plans import plan_for
 from refusals import refused
 from sklearn.metrics import average_precision_score, recall_score, roc_auc_score
@@ -87,17 +86,6 @@ def test_slices_are_told_one_by_one(result, of_all_kinds):
     one = str(result.select(label="owl"))
     assert "macro" not in one
     assert one.splitlines()[1].startswith("ROC AUC")
-
-
-def test_show_lists_the_slices(tmp_path, result):
-    result.to_json(tmp_path / "r.json")
-    shown = run("show", tmp_path / "r.json")
-    assert shown.exit_code == 0
-    assert "\nowl " in shown.output
-    assert "macro average" in shown.output
-    asked = run("show", tmp_path / "r.json", "--at-fpr", "0.5")
-    assert asked.exit_code == 2
-    assert "for one score, and here are several" in asked.output
 
 
 def test_labels_are_averaged_like_classes():
