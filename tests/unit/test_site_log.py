@@ -94,27 +94,6 @@ def test_a_reply_is_recorded_before_it_is_given(tmp_path, monkeypatch):
         assert [row.step for row in what_left(sites.site("a"))] == STEPS[:stage]
 
 
-@pytest.mark.parametrize("stage", list(Stage)[:2], ids=STEPS[:2])
-def test_an_old_copy_of_a_session_sends_nothing_else(tmp_path, stage):
-    """A session put back as it was before a reply would make another one, with other secrets."""
-    sites, run = Consortium.make(tmp_path, NAMES), tmp_path / "run"
-    sites.start(run, noisy_plan())
-    sites.play(run, CLIENTS, until=stage - 1)
-    sessions = tmp_path / "a" / "sessions"
-    kept = {path: path.read_bytes() for path in sessions.glob("*.client")}
-    left = sites.answer(run, "a", stage)
-    sent = left.read_bytes()
-    left.unlink()
-    for path in sessions.glob("*.client"):
-        path.unlink()
-    for path, data in kept.items():
-        path.write_bytes(data)
-    refused(LedgerError, "sent something else at this step", sites.answer, run, "a", stage)
-    assert not left.exists()
-    (row,) = what_left(sites.site("a"))[stage - 1 :]
-    assert row.sha256 == hashlib.sha256(sent).hexdigest()
-
-
 def test_a_model_that_travels_is_in_the_log(tmp_path):
     sites, model = Consortium.make(tmp_path, NAMES), bytes(range(32))
     members = [sites.keys[name] for name in NAMES]
@@ -150,10 +129,13 @@ def test_a_step_leaves_once_and_none_of_a_session_that_was_released(ledger):
     ledger.record_sent(session(1), JOINED)
     assert [entry.kind for entry in ledger.entries()][2:] == ["reserve", "reply"]
     assert not ledger.spend(session(1)).sent
+    refused(LedgerError, "to be committed before", ledger.record_sent, session(1), SUBMITTED)
     with pytest.raises(LedgerError, match=r"sent something else at this step \(join\)"):
         ledger.record_sent(session(1), Departure.of("join", b"other keys"))
     ledger.commit(session(1))
     ledger.record_sent(session(1), SUBMITTED)
+    assert ledger.spend(session(1)).sent
+    refused(LedgerError, "not in the ledger", ledger.spend, session(3))
     with pytest.raises(LedgerError, match=r"sent something else at this step \(submit\)"):
         ledger.record_sent(session(1), Departure.of("submit", b"other counts"))
     assert [entry.left for entry in ledger.entries() if entry.left] == [JOINED, SUBMITTED]

@@ -18,7 +18,7 @@ from fedgauge.errors import BudgetExceeded, LedgerError, PlanRefused, SiteError
 from fedgauge.keys import SigningKey
 from fedgauge.plan.task import LabelTask
 from fedgauge.privacy import DistributedDP, LocalDP, SecureAggregation
-from fedgauge.site import Account, Balance, Cost, Policy, create_site
+from fedgauge.site import Account, Cost, Policy, create_site
 from fedgauge.site.ledger_entries import Asked, Departure
 from fedgauge.site.log import what_left
 from fedgauge.vertical.flips import Flips
@@ -28,7 +28,6 @@ WHOLE = Account.whole("stroke")
 NOTHING, NO_DELTA = Cost(0.0, 0.0), 1e-12  # a protocol that ran has a delta of its own
 ONE, OTHER = "1" * 64, "2" * 64
 AXIS = fg.Axis.from_values(range(8), outside="clip")
-EXACT, SUMS = Cost(math.inf, 0.0), Account("stroke", "-", "-")
 EXACT_SLICES, NOISY = SecureAggregation(), DistributedDP(0.5)
 CLASSES = MulticlassTask(labels=["cat", "dog", "owl"])
 MODELS = BinaryTask(models=("new", "old"))
@@ -123,42 +122,6 @@ def test_two_steps_are_never_too_cheap(epsilon, delta):
         grown = min((1 + mpmath.exp(mpmath.mpf(epsilon))) * mpmath.mpf(str(delta)), 1)
         assert mpmath.mpf(repr(twice.delta)) >= grown
         assert mpmath.mpf(repr(twice.delta)) <= grown * (1 + mpmath.mpf(10) ** -14)
-
-
-@pytest.mark.parametrize("flips", [None, ONE])
-def test_exact_sums_and_labels_do_not_mix(ledger, flips):
-    ledgers.reserve(ledger, 1, 1.0, LABELS, flips=flips)
-    with pytest.raises(BudgetExceeded, match="an exact sum would void that promise"):
-        ledgers.reserve(ledger, 2, EXACT, SUMS)
-    ledger.release(session(1))
-    ledgers.reserve(ledger, 2, EXACT, SUMS)
-    with pytest.raises(BudgetExceeded, match="voids any promise"):
-        ledgers.reserve(ledger, 3, 1.0, LABELS, flips=flips)
-    ledgers.reserve(ledger, 3, 1.0, LABELS, flips=flips, mix_exact=True)
-    assert spent(ledger, LABELS) == 1.0  # as in the sum of all plans, exact sums are left out
-
-
-@pytest.mark.parametrize("ends", ["release", "commit"])
-@pytest.mark.parametrize("first", [1, 2])
-def test_flips_stay_charged_while_a_session_holds_them(ledger, first, ends):
-    """Charged to the first session alone, they would be free once that is given up."""
-    reserve_flips(ledger, 1)
-    reserve_flips(ledger, 2)
-    getattr(ledger, ends)(session(first))
-    assert spent(ledger) == 1.0
-    ledger.commit(session(3 - first))
-    assert ledger.totals(default_limit=LIMIT) == [Balance(WHOLE, LIMIT, Cost(1.0, 0.0), NOTHING)]
-
-
-def test_a_limit_below_what_is_spent_stops_flips_too(ledger):
-    """The officer's page: a limit of nothing refuses everything with noise."""
-    reserve_flips(ledger, 1)
-    for account in (WHOLE, LABELS):
-        ledger.set_limit(account, Cost(0.9, 0.0))
-        with pytest.raises(BudgetExceeded, match="asked epsilon 0"):
-            reserve_flips(ledger, 2)
-        ledger.set_limit(account, Cost(1.0, 0.0))
-    reserve_flips(ledger, 2)
 
 
 @pytest.mark.parametrize(
