@@ -3,6 +3,7 @@ import sys
 
 import pytest
 from plans import plan_for
+from refusals import refused
 
 from fedgauge import DistributedDP, InputError, SecureAggregation
 from fedgauge.errors import PlanError
@@ -61,8 +62,7 @@ def test_gaussian_shares_cost_more_the_more_there_are_at_every_node():
 def test_calibration_refuses_many_small_shares_and_names_a_remedy_that_works():
     for parties in (100, 1000):
         told = f"{parties} clients.*5%.*skellam.*polya.*smaller eps"
-        with pytest.raises(PlanError, match=told):
-            calibrate_gaussian(1.0, 1e-6, levels=2, parties=parties)
+        refused(PlanError, told, calibrate_gaussian, 1.0, 1e-6, levels=2, parties=parties)
     sigma2 = calibrate_gaussian(0.3, 1e-6, levels=2, parties=100)
     assert gaussian_delta(0.3, sigma2s=[sigma2] * 2, parties=100) <= 1e-6
 
@@ -122,8 +122,7 @@ def test_promises_to_different_units_do_not_add_up():
     ],
 )
 def test_bad_values_are_refused(call, message):
-    with pytest.raises(PlanError, match=message):
-        call()
+    refused(PlanError, message, call)
 
 
 def test_without_dp_accounting_the_error_says_how_to_install_it(monkeypatch):
@@ -135,5 +134,4 @@ def test_without_dp_accounting_the_error_says_how_to_install_it(monkeypatch):
         lambda: calibrate_skellam(1.0625, 1e-6, levels=1),
         lambda: calibrate_gaussian(1.0625, 1e-6, levels=1, parties=1),
     ):
-        with pytest.raises(PlanError, match=r"pip install 'fedgauge\[privacy\]'"):
-            call()
+        refused(PlanError, r"pip install 'fedgauge\[privacy\]'", call)

@@ -3,6 +3,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from refusals import refused
 from scipy.integrate import quad
 from scipy.interpolate import PchipInterpolator
 
@@ -83,8 +84,7 @@ def test_a_path_joins_and_leads_from_nobody_to_everybody(estimator):
     for row, missing in enumerate(("negative", "positive")):
         counts = COUNTS.copy()
         counts[row] = 0
-        with pytest.raises(UndefinedMetric, match=missing):
-            estimate(Axis.uniform(8), counts, estimator)
+        refused(UndefinedMetric, missing, estimate, Axis.uniform(8), counts, estimator)
 
 
 @pytest.mark.parametrize("interpolation", ["pchip", "linear"])
@@ -164,8 +164,7 @@ WAYS = [(kind, way) for kind in (Aligned, Quantile) for way in ("cubic", "", Non
     ],
 )
 def test_estimators_that_do_not_exist_are_refused(make, told):
-    with pytest.raises(PlanError, match=told):
-        make()
+    refused(PlanError, told, make)
     with pytest.raises(AttributeError):
         Quantile().interpolation = "linear"
 

@@ -107,20 +107,6 @@ def test_verdict_in_five_lines():
         assert words in text
 
 
-@pytest.mark.parametrize("estimator", [fg.Aligned(), fg.Quantile(8)])
-def test_one_class_defines_no_curve(estimator):
-    for counts, missing in (([[0, 0], [3, 4]], "negative"), ([[3, 4], [0, 0]], "positive")):
-        result = make_evaluation(counts, estimator=estimator)
-        areas = (lambda r=result: r.roc_auc, lambda r=result: r.average_precision)
-        for ask in (*areas, result.roc_curve, result.pr_curve):
-            with pytest.raises(fg.UndefinedMetric, match=f"no client has a {missing} example"):
-                ask()
-        lines = str(result).splitlines()
-        assert len(lines) == 5
-        assert "undefined" in lines[1]
-        assert f"no client has a {missing} example" in lines[2]
-
-
 def test_the_estimator_decides_which_counts_are_likely():
     clients = {f"s{i}": ([0, 0, 1] * 200, [0.2, 0.6, 0.7] * 200) for i in range(3)}
     noisy = fg.evaluate(clients, privacy=fg.DistributedDP(1.0), tree=(8,), seed=1)

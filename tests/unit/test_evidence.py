@@ -26,6 +26,7 @@ from hostile_member import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plans import small_noisy_plan
+from refusals import refused
 from scene import BOSS, KEYS, VICTIM, Scene, changed, refuses, sealed, sets_aside
 
 import fedgauge as fg
@@ -111,8 +112,7 @@ def test_evidence_shows_who_did_it(scenes, name):
 def test_it_is_evidence_about_its_session_alone(scenes, name):
     other = Scene(small_noisy_plan(), run=b"o" * 32).invitation
     for each in scenes[name].server.evidence.found:
-        with pytest.raises(fg.ProtocolError, match=SHOWS_NOTHING):
-            each.judged(other)
+        refused(fg.ProtocolError, SHOWS_NOTHING, each.judged, other)
 
 
 def signature(member, stage, body, to=EVERYONE, *, session):
@@ -206,8 +206,7 @@ class Hand:
         return WrongDealing(dealer, kind, **(parts | fields))
 
     def shows_nothing(self, evidence):
-        with pytest.raises(fg.ProtocolError, match=SHOWS_NOTHING):
-            evidence.judged(self.invitation)
+        refused(fg.ProtocolError, SHOWS_NOTHING, evidence.judged, self.invitation)
 
 
 @pytest.fixture(scope="module")
@@ -430,8 +429,7 @@ def test_evidence_needs_an_invitation_that_was_signed(scenes):
     evidence = scenes["junk-box"].server.evidence
     envelope = Envelope.from_bytes(evidence.invitation)
     forged = changed(envelope, signature=BOSS.sign(b"something else")).to_bytes()
-    with pytest.raises(fg.ProtocolError, match="not signed"):
-        changed(evidence, invitation=forged).judged()
+    refused(fg.ProtocolError, "not signed", changed(evidence, invitation=forged).judged)
 
 
 @pytest.fixture(params=[None, small_noisy_plan()], ids=["exact", "noisy"])
@@ -474,8 +472,7 @@ def test_a_coordinator_sets_aside_what_is_no_complaint(scene, alter, why):
 
 
 def is_refused(scene, member, body, why):
-    with pytest.raises(fg.ProtocolError, match=why):
-        scene.server.check(member, scene.reply(member, body))
+    refused(fg.ProtocolError, why, scene.server.check, member, scene.reply(member, body))
 
 
 def test_a_coordinator_sets_aside_what_is_no_answer(scene):

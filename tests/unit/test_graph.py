@@ -9,6 +9,7 @@ import pytest
 import scipy.stats
 from duties import Giving
 from graph_samples import FALSE_ALARM, SIGMAS, at_least, log2, random_picks, seed_of, subsets
+from refusals import refused
 from scene import opening_in
 from sites import open_policy
 
@@ -267,10 +268,8 @@ def test_members_that_are_too_many_or_too_few_or_all_collude_are_refused():
         (4, Cohort(5, 1), "needs 5 survivors and there are 4 members"),
         *((5, Cohort(3, colluding), "all members may collude") for colluding in (5, 6, 2**24)),
     ):
-        with pytest.raises(PlanError, match=told):
-            check_members(members, cohort)
-    with pytest.raises(PlanError, match="needs 5 survivors"):
-        choose_graph(4, Cohort(5, 1))
+        refused(PlanError, told, check_members, members, cohort)
+    refused(PlanError, "needs 5 survivors", choose_graph, 4, Cohort(5, 1))
 
 
 @pytest.mark.parametrize(
@@ -531,8 +530,7 @@ def test_named_survivors_are_proof_only_where_everybody_is_checked(tmp_path, mon
     if graph.is_complete:
         confirm(b"2" * 32, second)
     else:
-        with pytest.raises(PlanRefused, match="cannot be certain who is in the sum"):
-            confirm(b"2" * 32, second)
+        refused(PlanRefused, "cannot be certain who is in the sum", confirm, b"2" * 32, second)
 
 
 OTHER_STORY = "a survivor was told another story about who shared."

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import numpy as np
 import pytest
+from refusals import refused
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import fedgauge as fg
@@ -50,16 +51,14 @@ def test_only_local_dp_of_labels_flips_them_and_only_apart_from_scores():
         *(({"unit": u}, "of example, label") for u in ("row", None, 1, "subject", "client")),
         ({"oracle": "hadamard", "unit": "label"}, r"has no oracle\. Leave oracle out"),
     ):
-        with pytest.raises(fg.PlanError, match=told):
-            fg.LocalDP(1.0, **options)
+        refused(fg.PlanError, told, fg.LocalDP, 1.0, **options)
     for model in (fg.SecureAggregation(), fg.DistributedDP(1.0), fg.LocalDP(1.0)):
         assert not model.flips_labels
         with pytest.raises(fg.PlanError, match="only LocalDP with unit='label' flips labels"):
             fg.EvaluationPlan.for_flips(AXIS, model)
     with pytest.raises(fg.PlanError, match="goes with a task of labels"):
         fg.evaluate({"a": ([0, 1], [0.2, 0.7])}, privacy=LABEL)
-    with pytest.raises(fg.PlanError, match="nobody sums securely"):
-        fg.evaluate({"a": ([0, 1], [2, 7])}, PLAN)
+    refused(fg.PlanError, "nobody sums securely", fg.evaluate, {"a": ([0, 1], [2, 7])}, PLAN)
 
 
 def test_what_may_be_claimed_and_what_an_officer_reads():
@@ -138,8 +137,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("make", "told"), REFUSED.values(), ids=REFUSED)
 def test_what_no_plan_of_flips_is(make, told):
-    with pytest.raises(fg.PlanError, match=told):
-        make()
+    refused(fg.PlanError, told, make)
 
 
 def test_counts_are_debiased_and_have_the_noise_of_their_labels():
@@ -191,16 +189,6 @@ def test_a_seed_flips_the_same_labels_for_every_model():
     assert total() == pytest.approx(total(1 - scores**2), rel=1e-12)
     assert total() != pytest.approx(total(seed=2), rel=1e-6)
     assert len({total(seed=None) for _ in range(5)}) > 1
-
-
-def test_a_saved_result_is_the_same(tmp_path):
-    result = evaluate(*drawn(5000))
-    result.to_json(tmp_path / "r.json")
-    loaded = fg.Evaluation.from_json(tmp_path / "r.json")
-    assert loaded.record == result.record
-    assert loaded.roc_auc == result.roc_auc
-    assert loaded.privacy == result.privacy
-    assert str(loaded) == str(result)
 
 
 def test_few_labels_are_hidden_and_the_verdict_says_what_is_promised():
@@ -255,8 +243,7 @@ def test_options_that_mean_nothing_here_and_labels_that_cannot_be_read_are_told(
         ({"summation": "secure"}, "not summed securely"),
         ({"mechanism": "adaptive", "only": "roc_auc"}, "needs DistributedDP"),
     ):
-        with pytest.raises(fg.PlanError, match=told):
-            evaluate(labels, scores, **options)
+        refused(fg.PlanError, told, evaluate, labels, scores, **options)
     labels[5] = 7
     with pytest.raises(fg.LabelError, match=r"party 'party 1': 1 of 250 labels are neither"):
         evaluate(labels, scores)
@@ -319,8 +306,7 @@ def test_only_the_owner_can_read_and_change_the_file_and_a_missing_folder_is_tol
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     for mode in (0o640, 0o604, 0o620, 0o602, 0o644):
         path.chmod(mode)
-        with pytest.raises(fg.SiteError, match="chmod 600"):
-            kept(path)
+        refused(fg.SiteError, "chmod 600", kept, path)
     path.chmod(0o600)
     kept(path)
     with pytest.raises(fg.SiteError, match=r"cannot keep flips in .*No such file"):
@@ -347,19 +333,10 @@ def test_other_ids_are_refused_unnamed_with_what_they_cost(path, name):
     assert "patient" not in str(caught.value)
 
 
-def test_a_changed_label_is_refused(path):
-    kept(path)
-    changed = LABELS.copy()
-    changed[7] ^= True
-    with pytest.raises(fg.SiteError, match=r"labels have changed.*would show which"):
-        kept(path, labels=changed)
-
-
 @pytest.mark.parametrize("epsilon", [0.5, 1.0000001, 2.0])
 def test_another_epsilon_is_refused(path, epsilon):
     kept(path)
-    with pytest.raises(fg.SiteError, match=r"flips of epsilon 1, .* Ask for 1\."):
-        kept(path, epsilon=epsilon)
+    refused(fg.SiteError, r"flips of epsilon 1, .* Ask for 1\.", kept, path, epsilon=epsilon)
 
 
 @pytest.mark.parametrize("field", ["format", "epsilon", "key", "ids", "labels", "bits", "seal"])
@@ -368,8 +345,7 @@ def test_a_changed_file_is_refused(path, field):
     content = json.loads(path.read_bytes())
     content[field] = 2.0 if field == "epsilon" else "AAAA" + content[field][4:]
     path.write_text(json.dumps(content))
-    with pytest.raises(fg.SiteError, match=r"was changed\. Restore it from a copy"):
-        kept(path)
+    refused(fg.SiteError, r"was changed\. Restore it from a copy", kept, path)
 
 
 @pytest.mark.parametrize(
@@ -380,8 +356,7 @@ def test_what_is_no_file_of_flips_is_refused_and_left_alone(path, content):
     kept(path)
     data = content(path.read_bytes())
     path.write_bytes(data)
-    with pytest.raises(fg.SiteError, match="does not keep flips"):
-        kept(path)
+    refused(fg.SiteError, "does not keep flips", kept, path)
     assert path.read_bytes() == data
 
 
@@ -396,15 +371,13 @@ def test_what_is_no_file_of_flips_is_refused_and_left_alone(path, content):
     ],
 )
 def test_rows_that_cannot_be_flipped(path, ids, labels, told):
-    with pytest.raises(fg.InputError, match=told):
-        kept(path, ids, labels)
+    refused(fg.InputError, told, kept, path, ids, labels)
     assert not path.exists()
 
 
 @pytest.mark.parametrize("epsilon", [0, -1.0, 1e-9, float("nan"), "1"])
 def test_epsilon_is_one_that_a_label_can_have(path, epsilon):
-    with pytest.raises(fg.PlanError, match="epsilon"):
-        kept(path, epsilon=epsilon)
+    refused(fg.PlanError, "epsilon", kept, path, epsilon=epsilon)
 
 
 def test_what_is_sent():

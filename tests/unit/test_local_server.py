@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from refusals import refused
 from rows import draw_rows
 
 import fedgauge as fg
@@ -159,20 +160,6 @@ def test_a_message_with_some_known_reports_adds_the_others():
         assert counts_of(server) == counts_of(whole)
 
 
-def test_an_intake_goes_on_where_it_stopped(tmp_path):
-    plan, messages = PLANS["hadamard"], single_reports(PLANS["hadamard"])
-    with fg.ReportServer(plan) as plain:
-        plain.accept_all(messages)
-        expected = counts_of(plain)
-    for start in range(0, ROWS, QUARTER):
-        with fg.ReportServer(plan, tmp_path) as server:
-            assert server.reports == start
-            server.accept_all(messages[: start + QUARTER])
-    with fg.ReportServer(plan, tmp_path) as server:
-        assert counts_of(server) == expected
-        assert server.refused == {"duplicate": 6 * QUARTER}
-
-
 def test_threads_can_share_an_intake(tmp_path):
     plan, messages = PLANS["oue"], single_reports(PLANS["oue"])
     with fg.ReportServer(plan, tmp_path) as server, fg.ReportServer(plan, tmp_path) as second:
@@ -194,19 +181,15 @@ def test_files_of_other_plans_and_programs_are_left_alone(tmp_path):
     with closing(sqlite3.connect(path)) as other, other:
         other.execute("CREATE TABLE mine (x)")
     before = path.read_bytes()
-    with pytest.raises(fg.IntakeError, match="another program"):
-        fg.ReportServer(PLANS["oue"], tmp_path)
+    refused(fg.IntakeError, "another program", fg.ReportServer, PLANS["oue"], tmp_path)
     assert path.read_bytes() == before
     path.write_bytes(b"not a database, but a text of some length" * 30)
-    with pytest.raises(fg.IntakeError, match="not an intake"):
-        fg.ReportServer(PLANS["oue"], tmp_path)
+    refused(fg.IntakeError, "not an intake", fg.ReportServer, PLANS["oue"], tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(fg.IntakeError, match="cannot use"):
-        fg.ReportServer(PLANS["oue"], tmp_path / "file")
+    refused(fg.IntakeError, "cannot use", fg.ReportServer, PLANS["oue"], tmp_path / "file")
     fg.ReportServer(PLANS["oue"], tmp_path / "own").close()
     assert (tmp_path / "own" / FILE_NAME).stat().st_mode & 0o077 == 0
-    with pytest.raises(fg.IntakeError, match="another plan"):
-        fg.ReportServer(PLANS["hadamard"], tmp_path / "own")
+    refused(fg.IntakeError, "another plan", fg.ReportServer, PLANS["hadamard"], tmp_path / "own")
 
 
 @pytest.mark.parametrize(
@@ -231,8 +214,7 @@ def test_an_intake_whose_tables_are_damaged_is_refused(tmp_path, damage):
         other.execute("PRAGMA writable_schema = ON")
         other.execute(damage)
     before = (tmp_path / FILE_NAME).read_bytes()
-    with pytest.raises(fg.IntakeError, match="is damaged"):
-        fg.ReportServer(PLANS["oue"], tmp_path)
+    refused(fg.IntakeError, "is damaged", fg.ReportServer, PLANS["oue"], tmp_path)
     assert (tmp_path / FILE_NAME).read_bytes() == before
 
 

@@ -396,18 +396,6 @@ def statement(privacy=POLYA, tree=(64,), cohort=COHORT):
     return plan_for(privacy, tree, cohort).statement("simulated", ("examples 1000",))
 
 
-def test_neighbours_of_clients_are_zeroed_out():
-    for unit, neighbours, said in (
-        ("example", "add-remove", "add-remove"),
-        ("example", "replace-one", "replace-one"),
-        ("subject", "add-remove", "add-remove"),
-        ("client", "add-remove", "zero-out"),
-        ("client", "replace-one", "replace-one"),
-    ):
-        stated = statement(DistributedDP(1.0, unit=unit, neighbours=neighbours))
-        assert (stated.unit, stated.neighbours) == (unit, said)
-
-
 @pytest.mark.parametrize(
     ("tree", "survivors", "epsilon"),
     [((64,), 20, 1.0), ((16, 16), 20, 0.3), ((16384,), 1001, 1.0), ((64,), 100_001, 1.0)],

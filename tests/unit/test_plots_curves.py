@@ -74,14 +74,6 @@ def outline(band):
     return np.vstack([path.vertices for path in band.get_paths()])
 
 
-def test_roc_points_lie_on_the_curve(result):
-    display, curve = fg.RocCurveDisplay.from_evaluation(result), result.roc_curve()
-    for x, y in zip(curve.fpr, curve.tpr, strict=True):
-        assert np.hypot(display.x - x, display.y - y).min() < 1e-9
-    inside = np.diff(display.x, append=2.0) > 1e-9  # where the curve is not vertical
-    np.testing.assert_allclose(display.y[inside], curve(np.clip(display.x[inside], 0, 1)), 0, 1e-6)
-
-
 def test_det_is_roc_upside_down_in_deviates_and_ends_at_the_edge(result):
     roc, det = (D.from_evaluation(result) for D in (fg.RocCurveDisplay, fg.DetCurveDisplay))
     np.testing.assert_array_equal(det.x, roc.x)

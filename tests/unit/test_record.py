@@ -57,22 +57,6 @@ def alter(path, change):
     return path
 
 
-def test_keys_are_those_of_the_design():
-    data = plain(make_result())
-    (part,) = data["slices"]
-    metrics = "roc_auc average_precision ks_statistic log_loss brier_score normalized_entropy"
-    others = {"expected_calibration_error", "calibration_in_the_large"}
-    assert set(part["metrics"]) == {*metrics.split()} | others
-    for metric in part["metrics"].values():
-        assert set(metric["parts"]) == {"binning", "sampling"}
-    data = plain(make_result(cohort=fg.Cohort(min_survivors=2)))
-    assert data["plan"]["axis"]["digest"] == AXES["uniform"].digest
-    assert data["plan"]["cohort"]["min_survivors"] == 2
-    assert data["privacy"]["model"] == "secure-aggregation"
-    assert data["privacy"]["claim"] == "simulated"
-    assert data["privacy"]["epsilon"] is None
-
-
 def test_values_are_those_of_the_result():
     result = make_result()
     (part,) = plain(result)["slices"]
@@ -135,35 +119,6 @@ def test_round_trip_keeps_every_number_and_curve(tmp_path, axis, estimator):
         for column, expected in zip(ours, theirs, strict=True):
             np.testing.assert_array_equal(column, expected)
         np.testing.assert_array_equal(ours(at), theirs(at))
-
-
-@pytest.mark.parametrize("positive", ["yes", 1, True, 2.5, "ja, natürlich"])
-def test_round_trip_keeps_the_positive_label(tmp_path, positive):
-    other = 0 if not isinstance(positive, str) else "no"
-    clients = {"a": ([positive, other], [0.9, 0.1])}
-    result = fg.evaluate(clients, positive=positive, axis=fg.Axis.uniform(4))
-    result.to_json(tmp_path / "r.json")
-    task = fg.Evaluation.from_json(tmp_path / "r.json").plan.task
-    assert task == fg.BinaryTask(positive)
-    assert type(task.positive) is type(positive)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param({"positive": np.int64(1)}, id="integer label"),
-        pytest.param({"positive": np.bool_(True)}, id="bool label"),
-        pytest.param({"positive": np.float64(1.0)}, id="float label"),
-        pytest.param({"positive": np.str_("1")}, id="text label"),
-        pytest.param({"tree": tuple(np.array([8, 8]))}, id="tree"),
-        pytest.param({"axis": fg.Axis.uniform(np.int64(64))}, id="bins"),
-        pytest.param({"cohort": fg.Cohort(min_survivors=np.int64(2))}, id="cohort"),
-    ],
-)
-def test_numpy_scalars_are_as_good_as_python_ones(tmp_path, options):
-    result = make_result(**options)
-    result.to_json(tmp_path / "r.json")
-    assert str(fg.Evaluation.from_json(tmp_path / "r.json")) == str(result)
 
 
 @pytest.mark.parametrize(

@@ -102,20 +102,6 @@ def test_no_second_input_under_the_same_masks():
     assert scene.duties[VICTIM].asked == 1
 
 
-def test_a_contribution_is_asked_for_once():
-    scene = Scene()
-    while scene.server.stage < Stage.OPEN:
-        scene.step()
-        for member in range(6):
-            request = scene.server.requests[member]
-            reply = scene.clients[member].receive(request)
-            scene.clients[member] = scene.restored(member)
-            assert scene.clients[member].receive(request) == reply
-    scene.finish()
-    assert [duty.asked for duty in scene.duties] == [1] * 6
-    assert [len(duty.agreed) for duty in scene.duties] == [1] * 6
-
-
 @pytest.mark.parametrize("public", LOW_ORDER, ids=["zero", "one", "order 8", "minus one"])
 @pytest.mark.parametrize("field", ["mask_key", "box_key"])
 def test_a_contribution_is_not_asked_for_before_all_is_checked(field, public):

@@ -75,23 +75,6 @@ def test_without_the_rule_everything_is_shown_and_under_it_no_small_class():
     refused(fg.ResultWithheld, "smallest cell, 10", evaluate, data)
 
 
-@pytest.mark.parametrize(
-    ("task", "large"),
-    [
-        (fg.BinaryTask(groups={"g": ["a", "b"]}, models=("new", "old")), 4),
-        (MulticlassTask(labels=["x", "y"], groups={"g": ["a", "b"]}), 4),
-        (MultilabelTask(labels=["x", "y"], groups={"g": ["a", "b"]}), 4),
-    ],
-    ids=["models", "classes", "labels"],
-)
-def test_a_group_that_is_small_by_one_score_is_joined_in_all(task, large):
-    """Blocks of channels are of the same rows: what one showed would not be hidden by another."""
-    counts = np.full((task.rows, 1), 50)
-    assert too_small(task, counts, LEAST) == ()
-    counts[task.rows - large] = 3  # of group b, in the last block
-    assert too_small(task, counts, LEAST) == ("b",)
-
-
 @pytest.fixture
 def saved(tmp_path):
     evaluate().to_json(tmp_path / "r.json")
