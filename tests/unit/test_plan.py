@@ -111,7 +111,10 @@ def test_a_value_taken_from_an_array_makes_the_same_plan():
         (plan_for(positive=np.True_), plan_for(positive=True)),
         (plan_for(positive=np.str_("yes")), plan_for(positive="yes")),
         (plan_for(Axis.uniform(np.int64(64))), plan_for(Axis.uniform(64))),
-        (plan_for(tree=tuple(np.array([8, 8]))), plan_for(tree=(8, 8))),
+        tuple(
+            fg.evaluate({"a": ROWS}, axis=CLIPPED, tree=tree).plan
+            for tree in (tuple(np.array([8, 8])), (8, 8))
+        ),
         (exact_plan(cohort=Cohort(np.int64(5))), exact_plan(cohort=Cohort(5))),
         (plan_for(fg.TwoRound(8, share=np.float64(0.25))), plan_for(fg.TwoRound(8, share=0.25))),
         (

@@ -1,14 +1,22 @@
 """Groups, models and classes: channels of their own, and a result for each slice."""
 
+import copy
+import pickle
+
 import msgspec
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
+import scipy.sparse
 from plans import plan_for
 from refusals import refused
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import fedgauge as fg
 from fedgauge.histograms.channels import Layout
+from fedgauge.histograms.tables import JointScores
 from fedgauge.plan.task import AnyTask, BinaryTask, MulticlassTask, MultilabelTask, Slice
 
 RNG = np.random.default_rng(11)
@@ -20,6 +28,7 @@ SEX = RNG.choice(["women", "men", "unknown"], N, p=[0.5, 0.45, 0.05])
 AGE = RNG.choice(["young", "old"], N)
 CLASSES = ["cat", "dog", "owl"]
 KIND = RNG.choice(CLASSES, N, p=[0.5, 0.3, 0.2])
+CODES = np.searchsorted(CLASSES, KIND)
 P3 = RNG.random((N, 3)) + 0.6 * (KIND[:, np.newaxis] == CLASSES)
 P3 /= P3.sum(axis=1, keepdims=True)
 
@@ -330,3 +339,289 @@ def test_the_more_counts_share_a_budget_the_fewer_bins_there_are(classes, bins):
     task = fg.MulticlassTask(labels=list(range(classes)))
     plan = fg.evaluate({"a": rows, "b": rows}, task=task, privacy=fg.DistributedDP(1.0)).plan
     assert plan.axis.bins == bins
+
+
+MISTAKES = fg.MulticlassTask(labels=CLASSES, also=["confusion"])
+COARSE = fg.Axis.uniform(64)
+
+
+def by_group(groups=("women", "men"), group=SEX, **options):
+    return fg.evaluate({"a": fg.Examples(Y, S, group=group)}, groups=groups, **options)
+
+
+def of_classes(y_score=P3, y_true=None, task=MISTAKES, **options):
+    return fg.evaluate(
+        {"a": fg.Examples(KIND if y_true is None else y_true, y_score)}, task=task, **options
+    )
+
+
+def of_models(**options):
+    return fg.evaluate(
+        {"a": fg.Examples(Y, {"new": S, "old": OLD})}, models=["new", "old"], **options
+    )
+
+
+@pytest.mark.parametrize("make", [of_models, of_classes], ids=["pair", "confusion"])
+@pytest.mark.parametrize("bins", [16, 128])
+def test_a_plan_with_tables_keeps_its_digest_when_it_is_copied(make, bins):
+    plan = make(axis=fg.Axis.uniform(bins)).plan
+    for again in (pickle.loads(pickle.dumps(plan)), copy.deepcopy(plan)):  # noqa: S301
+        assert again.digest == plan.digest
+    assert fg.EvaluationPlan.from_bytes(plan.to_bytes()).digest == plan.digest
+    assert b'"noise":0.0' not in plan.to_bytes()
+
+
+def test_a_table_has_one_form():
+    made = JointScores(models=("new", "old"))
+    spelled = JointScores(models=("new", "old"), starts=((), ()), noise=float("0.0"))
+    assert msgspec.json.encode(made) == msgspec.json.encode(spelled)
+    plan = of_models(axis=COARSE).plan
+    changed = plan.to_bytes().replace(b'"kind":"joint"', b'"kind":"joint","noise":0.0')
+    assert changed != plan.to_bytes()
+    refused(fg.PlanError, "not in the form", fg.EvaluationPlan.from_bytes, changed)
+
+
+@pytest.mark.parametrize(
+    ("make", "part"),
+    [(by_group, {"group": "men"}), (of_models, {"model": "new"}), (of_classes, {"label": "dog"})],
+)
+def test_a_part_is_not_saved_as_if_it_were_the_whole(make, part, tmp_path):
+    result = make(axis=COARSE)
+    with pytest.raises(fg.InputError, match="part of a result"):
+        result.select(**part).to_json(tmp_path / "part.json")
+    assert not (tmp_path / "part.json").exists()
+    result.to_json(tmp_path / "whole.json")
+    again = fg.Evaluation.from_json(tmp_path / "whole.json").select(**part)
+    assert again.roc_auc == result.select(**part).roc_auc
+    copied = pickle.loads(pickle.dumps(result.select(**part)))  # noqa: S301
+    assert (str(copied), copied.slice) == (str(again), again.slice)
+
+
+def test_classes_read_through_a_map_print():
+    result = of_classes(axis=COARSE)
+    after = result.with_calibrator(result.select(label="dog").calibrator("platt"))
+    assert "label owl" in str(after)
+    assert "macro average" in str(result)
+    assert "macro average" not in str(after)
+    assert "label owl" in after._repr_html_()
+
+
+CALLED_ALIKE = {"a": ["x, b y", "x"], "b": ["y, b y", "y"]}
+ODD_LABELS = ["cat\n\nWhat is promised\nAll", "\x1b[2J", " cat", "c" * 201]
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: fg.BinaryTask(groups={"a": ["b c"], "a b": ["c"]}), "called the same"),
+        (lambda: fg.BinaryTask(groups=CALLED_ALIKE, crossed=True), "called the same"),
+        (lambda: fg.BinaryTask(groups={"sex": ["women", "rest"]}), "'rest' is what"),
+        *(
+            (lambda groups=groups: by_group(groups, group=np.arange(N) % 2), 'write "1" for 1')
+            for groups in ([0, 1], [True, False])
+        ),
+        *(
+            (lambda make=make, groups=groups: make(groups=groups), "groups must map groupings to")
+            for make in (fg.BinaryTask, lambda **of: fg.MulticlassTask(CLASSES, **of))
+            for groups in (["women", "men"], "sex", {"women", "men"})
+        ),
+        *(
+            (lambda models=models: fg.evaluate({}, models=models), "models must be a list of names")
+            for models in (5, "new")
+        ),
+        *(
+            (lambda task=task, label=label: task(labels=["dog", label]), "labels needs names")
+            for task in (fg.MulticlassTask, fg.MultilabelTask)
+            for label in ODD_LABELS
+        ),
+        (lambda: fg.MulticlassTask(labels=["cat", "nan"]), "called like a missing value"),
+    ],
+)
+def test_names_that_no_task_can_have_are_refused(make, told):
+    refused(fg.PlanError, told, make)
+    assert len(fg.BinaryTask(groups=CALLED_ALIKE).slices) == 7
+
+
+def test_names_and_numbers_come_in_arrays_too():
+    result = by_group(["0", "1"], group=np.arange(N) % 2, axis=COARSE)
+    assert result.select(group=1).roc_auc == result.select(group="1").roc_auc
+    assert by_group(np.array(["women", "men"]), axis=COARSE).plan == by_group(axis=COARSE).plan
+    rows = {"a": fg.Examples(Y, {"new": S, "old": OLD})}
+    names = np.array(["new", "old"])
+    assert fg.evaluate(rows, models=names, axis=COARSE).plan == of_models(axis=COARSE).plan
+    task = fg.MulticlassTask(labels=CLASSES, also=["ranks"])
+    result = of_classes(task=task, axis=COARSE)
+    assert result.top_k_accuracy(np.int64(2)) == result.top_k_accuracy(2)
+
+
+def test_questions_that_cannot_be_answered_are_told():
+    grouped, models, classes = (make(axis=COARSE) for make in (by_group, of_models, of_classes))
+    assert grouped.gaps("recall", at="0.5").metric == "recall at 0.5"
+    compared = models.compare("new", "old")
+    assert repr(compared).startswith("<Comparison of new less old: ROC AUC ")
+    rows = fg.Examples(KIND, {"new": P3, "old": P3[:, ::-1]})
+    task = fg.MulticlassTask(labels=CLASSES, models=("new", "old"), also=["confusion"])
+    several = fg.evaluate({"a": rows}, task=task, axis=COARSE)
+    (sent,) = classes.plan.rounds  # a plan by hand may lack what its task counts
+    rounds = (msgspec.structs.replace(sent, tables=()),)
+    bare = fg.evaluate(
+        {"a": fg.Examples(KIND, P3)},
+        msgspec.structs.replace(classes.plan, rounds=rounds),
+    )
+    for ask, told in (
+        (lambda: grouped.gaps("recall", at="half"), "a threshold must be a number"),
+        (lambda: grouped.at_threshold("half"), "a threshold must be a number"),
+        (lambda: compared.at_threshold(None), "a threshold must be a number"),
+        (lambda: classes.macro("recall", at="half"), "a threshold must be a number"),
+        (lambda: models.compare("new", "old", margin="0.01"), "margin must lie between 0 and 1"),
+        (several.confusion_matrix, "several models. Say which"),
+        (lambda: several.macro("roc_auc"), "several models. Say which"),
+        (bare.confusion_matrix, "the plan does not count this"),
+    ):
+        refused(fg.InputError, told, ask)
+
+
+def test_scores_in_another_unit_are_a_caution_and_those_near_0_no_crowd():
+    rows = {name: fg.Examples(Y, {"new": S, "old": 100 * OLD}) for name in "abc"}
+    axis = fg.Axis.uniform(32, outside="clip")
+    result = fg.evaluate(rows, models=["new", "old"], axis=axis)
+    assert str(result.caution).startswith("model old: the last bin of the axis")
+    assert result.select(model="new").caution is None
+    assert str(result.select(model="old").caution).startswith("the last bin of the axis")
+    scores = np.column_stack([P3[:, :2], 100 * P3[:, 2]])
+    classes = of_classes(scores, axis=axis)
+    assert str(classes.caution).startswith("label owl: the last bin of the axis")
+    many = fg.MulticlassTask(labels=range(20))
+    kind = RNG.integers(0, 20, 4000)
+    odds = np.exp(3 * RNG.normal(size=(4000, 20)) + (kind[:, np.newaxis] == np.arange(20)))
+    scores = odds / odds.sum(axis=1, keepdims=True)
+    axis = fg.Axis.uniform(64, outside="clip")
+    result = fg.evaluate({"a": fg.Examples(kind, scores)}, task=many, axis=axis)
+    assert result.caution is None
+
+
+FORMS = {
+    "lists": lambda table: table.tolist(),
+    "pandas": lambda table: pd.DataFrame(table, columns=CLASSES),
+    "unnamed": pd.DataFrame,
+    "polars": lambda table: pl.DataFrame(table, schema=CLASSES),
+    "arrow": lambda table: pa.table(dict(zip(CLASSES, table.T, strict=True))),
+    "in another order": lambda table: pd.DataFrame(table, columns=CLASSES)[CLASSES[::-1]],
+}
+every_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+
+
+@every_form
+def test_scores_of_classes_come_in_tables_of_any_kind(form):
+    result = of_classes(form(P3), axis=COARSE)
+    assert np.array_equal(result.released.counts, of_classes(axis=COARSE).released.counts)
+    parts = fg.Examples(KIND, form(P3)).split(100)
+    in_parts = fg.evaluate({"a": lambda: parts}, task=MISTAKES, axis=COARSE)
+    assert np.array_equal(in_parts.released.counts, result.released.counts)
+
+
+@every_form
+def test_labels_and_scores_of_several_labels_come_in_tables_of_any_kind(form):
+    labels, scores = np.column_stack([Y, ~Y, KIND == "dog"]).astype(int), P3
+    task = fg.MultilabelTask(labels=CLASSES)
+    results = [
+        fg.evaluate({"a": fg.Examples(y, s)}, task=task, axis=COARSE).released.counts
+        for y in (labels, form(labels))
+        for s in (scores, form(scores))
+    ]
+    assert all(np.array_equal(results[0], each) for each in results)
+
+
+def test_numbered_classes_go_by_their_names_and_an_only_model_without():
+    task = fg.MulticlassTask(labels=[3, 1, 2])
+    frame = pd.DataFrame(P3, columns=[1, 2, 3])
+    by_name = of_classes(frame, y_true=CODES + 1, task=task, axis=COARSE)
+    by_place = of_classes(P3[:, [2, 0, 1]], y_true=CODES + 1, task=task, axis=COARSE)
+    assert np.array_equal(by_name.released.counts, by_place.released.counts)
+    rows = fg.Examples(KIND, {"new": P3})
+    task = fg.MulticlassTask(labels=CLASSES, models=("new",), also=["confusion"])
+    result, plain = fg.evaluate({"a": rows}, task=task, axis=COARSE), of_classes(axis=COARSE)
+    assert result.macro("roc_auc") == plain.macro("roc_auc")
+    assert result.select(label="dog").roc_auc == plain.select(label="dog").roc_auc
+    assert np.array_equal(result.confusion_matrix().counts, plain.confusion_matrix().counts)
+    assert "macro average" in str(result)
+
+
+def test_tables_groups_and_arrays_that_do_not_fit_are_told():
+    frame = pd.DataFrame(P3, columns=["cat", "dog", "p"])
+    twice = pd.DataFrame(P3, columns=["cat", "cat", "owl"])
+    both = {"sex": ["women"], "age": ["old"]}
+    missing = KIND.astype(object)
+    missing[:2] = "NaN"
+    several = {"y_true": np.where(P3 > 0.5, 1, -1), "task": fg.MultilabelTask(labels=CLASSES)}
+    for ask, told in (
+        (lambda: of_classes(frame), "called like some of the classes"),
+        (lambda: of_classes(twice), "y_score has two columns of one name"),
+        (
+            lambda: of_classes(dict(zip(CLASSES, P3.T, strict=True))),
+            "maps names to columns, which is",
+        ),
+        (lambda: of_classes(y_true=np.eye(3)[CODES]), "one label a row. Pass one column"),
+        (lambda: of_classes(**several), "neither bool nor 0/1. Recode them"),
+        (lambda: of_classes(y_true=missing), "2 of 3,000 labels are missing"),
+        (lambda: by_group(both, group=SEX), r"group=\{'sex': ...\}"),
+        (lambda: by_group(both, group={"gender": SEX}), r"group=\{'sex': ...\}"),
+        (lambda: by_group(both, group=None), r"the examples none: Examples\(y_true"),
+        (lambda: fg.Examples(Y, S, group="women"), "group has 0 dimensions. Pass one value for"),
+        (lambda: fg.Examples(Y, S, group=frame), "map their names to columns"),
+        (lambda: fg.Examples(scipy.sparse.csr_matrix(P3 > 0.5), P3), "y_true is a sparse array"),
+    ):
+        refused(fg.InputError, told, ask)
+    with pytest.warns(PendingDeprecationWarning):
+        matrix = np.asmatrix(P3)
+    assert of_classes(matrix, axis=COARSE).macro("roc_auc").value > 0.5
+
+
+def test_a_misspelt_group_is_told_as_such_and_a_hidden_one_as_hidden():
+    result = by_group(["Women", "men"], axis=COARSE)
+    told = "no example of Women, so nothing is defined. Rows of no listed group are in 'other'"
+    with pytest.raises(fg.UndefinedMetric, match=told):
+        result.select(group="Women").roc_auc  # noqa: B018
+    assert "group Women        no examples" in str(result)
+    for metric, at in (("recall", 0.5), ("xauc", None)):
+        assert told in result.gaps(metric, at=at).withheld["Women"]
+    for frame in (result.to_frame(), result.to_frame(thresholds=[0.5])):
+        (row,) = frame[frame["group"] == "Women"].to_dict("records")
+        assert row["metric"] == "undefined"
+        assert told in row["caution"]
+    rows = {name: fg.Examples(Y, S, group=SEX) for name in "abc"}
+    private = fg.evaluate(rows, groups=["men", "Women"], privacy=fg.DistributedDP(1.0), seed=2)
+    assert repr(private.select(group="Women")) == (
+        "<Evaluation at 3 clients: group Women is withheld>"
+    )
+    assert "group Women        withheld" in str(private)
+
+
+def test_a_map_is_judged_in_sample_on_its_own_part_alone():
+    both = {"sex": ["women", "men"], "age": ["young", "old"]}
+    age = np.where(np.arange(N) % 2, "young", "old")
+    result = by_group(both, group={"sex": SEX, "age": age}, axis=COARSE)
+    women = result.select(group="sex women").calibrator("platt")
+    after = result.with_calibrator(women)
+    told = {str(each.slice): each.in_sample for each in after.slices}
+    assert not told.pop("group sex men")
+    assert not told.pop("group sex other")
+    assert all(told.values())  # some of their rows are women's
+    assert after.in_sample
+    whole = result.calibrator("platt")
+    assert all(each.in_sample for each in result.with_calibrator(whole).slices)
+    models = of_models(axis=COARSE)
+    new = models.with_calibrator(models.select(model="new").calibrator("platt"))
+    assert [each.in_sample for each in new.slices] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        fg.Examples([0, 1], {"new": [0.1, 0.9]}),
+        fg.Examples([0, 1], np.ones((2, 3))),
+        fg.Examples(np.ones((2, 3)), [0.1, 0.9]),
+    ],
+)
+def test_whose_rows_do_not_fit_is_told_of_small_clients_too(rows):
+    refused(fg.InputError, r"^client 'b': ", fg.evaluate, {"a": ([0, 1], [0.2, 0.7]), "b": rows})
