@@ -463,7 +463,7 @@ def test_command_and_method_write_it_and_overwrite_nothing_else(tmp_path):
         result.to_json(tmp_path / f"{name}.json")
     for name in ("trend.html", "t.json", "t.csv"):
         for _ in range(2):  # its own file is written again
-            done = worked("trend", tmp_path, "--at", "0.5", "-o", tmp_path / name, "--quiet")
+            worked("trend", tmp_path, "--at", "0.5", "-o", tmp_path / name, "--quiet")
         assert (tmp_path / name).stat().st_size > 1000
     fg.read_trend(tmp_path, at=[0.5]).to_html(tmp_path / "other.html", name="trend")
     assert data_in((tmp_path / "other.html").read_text())["figures"] == DATA["figures"]
