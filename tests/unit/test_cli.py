@@ -227,7 +227,7 @@ def test_help_shows_examples_and_defaults():
     assert "fedgauge evaluate site-*.csv --label" in text
     for option, default in (("--axis", "uniform"), ("--quantiles", "256"), ("--range", "0 1")):
         after = text[text.index(f"{option} ", text.index("Arguments")) :]  # after the examples
-        assert f"[default: {default}]" in after[:220]
+        assert f"[default: {default}]" in after[:240]
 
 
 def test_examples_of_the_help_run(folder):
