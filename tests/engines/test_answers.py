@@ -1,4 +1,5 @@
-"""Label parties that answer alone, by files: noise, flips and pairs, charged once, concluded."""
+"""Label parties that answer by files: alone, with noise, flips and pairs, charged once, concluded;
+and in a sum."""
 
 import json
 
@@ -6,7 +7,7 @@ import numpy as np
 import pytest
 from alone_world import FLIPS, GAUSSIAN, NOISE, TWO, make_alone
 from consortium import COORDINATOR
-from platform_world import BOUGHT, SCORES
+from platform_world import BOUGHT, SCORES, SHOPS, make_platform
 from sklearn.metrics import roc_auc_score
 
 import fedgauge as fg
@@ -15,6 +16,7 @@ from fedgauge.engines.contribution import draw_noise
 from fedgauge.errors import ExchangeError
 from fedgauge.plan.label_rounds import PAIR_NOISE
 from fedgauge.privacy.keystream import SimulatedKeystream
+from fedgauge.secagg import Stage
 from fedgauge.site.log import what_left
 from fedgauge.vertical import answers
 from fedgauge.vertical.answers import LabelAnswer, answer_alone, conclude_alone
@@ -446,3 +448,35 @@ def test_what_was_kept_of_an_assignment_and_is_odd_is_refused(world, mechanism, 
     path.write_text(json.dumps(change(json.loads(path.read_bytes()))))
     with pytest.raises(fg.SiteError, match="damaged or changed"):
         world.conclude(made.plan, answers)
+
+
+@pytest.fixture
+def platform(tmp_path):
+    """Four shops whose answers are summed, in five rounds, over those who stay."""
+    made = make_platform(tmp_path)
+    made.start(made.run, made.assign().plan)
+    return made
+
+
+def test_a_sum_gives_what_all_labels_give(platform):
+    """Little noise is left at epsilon 8, and the totals of bins are exact."""
+    result = platform.play(platform.run, dict.fromkeys(SHOPS))
+    assert result.roc_auc.value == pytest.approx(roc_auc_score(BOUGHT, SCORES), abs=3e-3)
+    assert int(result.released.counts.sum()) == len(SCORES)
+    assert (result.privacy.unit, result.privacy.neighbours) == ("label", "flip")
+    assert result.privacy.claim == "enforced"
+    assert result.privacy.public_inputs == ("positive_rate 0.3",)
+    again = fg.Evaluation.from_json(platform.run / "result.json")
+    assert again.roc_auc == result.roc_auc
+    assert again.signature.state == "unknown key"
+
+
+def test_totals_of_a_sum_follow_the_survivors(platform):
+    for name in SHOPS:
+        platform.answer(platform.run, name, Stage.ADVERTISE)
+    platform.advance(platform.run)
+    everybody = dict.fromkeys(SHOPS)
+    result = platform.play(platform.run, everybody, skip=[SHOPS[1]], since=Stage.SHARE)
+    kept = np.concatenate([platform.rows_of(name) for name in SHOPS if name != SHOPS[1]])
+    assert int(result.released.counts.sum()) == len(kept)
+    assert result.roc_auc.value == pytest.approx(truth(kept), abs=4e-3)

@@ -2,6 +2,7 @@
 engine is, and how another one joins, is in `tests/support/conformance.py`."""
 
 import math
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -119,13 +120,6 @@ def test_runs_do_not_disturb_each_other(engine):
         assert_sum_over(engine.run(plan, CLIENTS), plan, CLIENTS, EVERYBODY)
 
 
-def convolved(masses, times):
-    total = np.array([1.0])
-    for _ in range(times):
-        total = np.convolve(total, masses)
-    return total
-
-
 def noise_masses(privacy, plan, survivors):
     """The law of the noise of the sum, from SciPy: masses of -reach..reach."""
     parties = plan.cohort.min_survivors - plan.cohort.max_colluding
@@ -140,7 +134,7 @@ def noise_masses(privacy, plan, survivors):
             return values, stats.skellam.pmf(values, mean, mean)
         case _:
             share = np.exp(-(np.arange(-60, 61) ** 2) / (2 * strength / parties))
-            total = convolved(share / share.sum(), survivors)
+            total = reduce(np.convolve, [share / share.sum()] * survivors)
             middle = len(total) // 2
             return values, total[middle - 150 : middle + 151]
 

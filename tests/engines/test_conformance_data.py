@@ -136,6 +136,7 @@ def test_the_largest_count_that_a_plan_allows(engine, score_sums):
     clients = CLIENTS | {"site-1": ([1] * 500, [0.9999] * 500)}
     result = engine.run(plan, clients)
     (assert_sums_over if score_sums else assert_sum_over)(result, plan, clients, EVERYBODY)
+    assert (result.released.sums is not None) == score_sums
 
 
 @pytest.mark.parametrize("score_sums", [False, True])
@@ -189,12 +190,8 @@ def test_larger_counts_are_clipped_in_every_way_to_sum(noiseless, summation, giv
     result = simulate(given(tmp_path), plan, summation=summation)
     # 50 of each class at each site count as 10.
     assert (result.negatives, result.positives) == (50, 50)
-
-
-@pytest.mark.parametrize("given", [as_pairs, as_streams, as_table])
-def test_counts_that_fit_are_all_counted_in_a_plain_sum(noiseless, given, tmp_path):
-    plan = noiseless(largest=50)
-    result = simulate(given(tmp_path), plan)
+    fits = noiseless(largest=50, bins=math.prod(tree), tree=tree)
+    result = simulate(given(tmp_path), fits, summation=summation)
     assert (result.negatives, result.positives) == (250, 250)
 
 
@@ -230,10 +227,6 @@ def test_score_sums_are_those_of_the_pooled_rows(engine, axis, tmp_path):
     assert result.record.slices == fg.evaluate(CLIENTS, plan=plan).record.slices
     result.to_json(tmp_path / "r.json")
     assert fg.Evaluation.from_json(tmp_path / "r.json").record == result.record
-
-
-def test_without_being_asked_for_nobody_sends_score_sums(engine):
-    assert engine.run(exact_plan(), CLIENTS).released.sums is None
 
 
 @every_stage

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 from counts import counts_of
-from ddp import POLYA, ROWS, clipping, easy_rows, every_model, exact_counts
+from ddp import MODELS, POLYA, ROWS, clipping, easy_rows, every_model, exact_counts
 from rows import split
 from scipy import stats
 
@@ -30,12 +30,9 @@ def test_statement(clients, privacy):
     assert stated.public_inputs == ("examples 3000", "positive_rate 0.3")
     # The tables' own delta is part of the claim, and tiny.
     asked = privacy.delta or 0.0
+    assert stated.delta > 0
     assert asked <= stated.delta <= asked + 2**-80
     assert found.plan.privacy == privacy
-
-
-def test_pure_noise_states_the_distance_of_its_tables(clients):
-    assert 0 < fg.evaluate(clients, privacy=POLYA).privacy.delta < 2**-80
 
 
 @pytest.mark.parametrize(
@@ -275,44 +272,13 @@ def test_bad_hints_are_refused(clients, name, hint, axis):
         fg.evaluate(clients, privacy=POLYA, axis=axis, **{name: hint})
 
 
-def neighbours_of(clients):
-    """Datasets that differ by one row, added, removed or changed."""
-    labels, scores = clients["site-2"]
-    yield "removed", (labels[1:], scores[1:])
-    yield "added", (np.append(labels, 1), np.append(scores, 0.999))
-    yield "outside", (np.append(labels, 0), np.append(scores, 1e300))
-    yield "label", (np.append(labels[:-1], 1 - labels[-1]), scores)
-    yield "score", (labels, np.append(scores[:-1], 0.0))
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"tree": (8, 8)},
-        {"axis": clipping(8)},
-        {"examples": 3_000, "positive_rate": 0.3},
-        {"positive_rate": 0.3, "tree": "flat"},
-    ],
-    ids=["nothing", "tree", "axis", "hints", "hint and tree"],
-)
-def test_neighbouring_datasets_give_the_same_plan(clients, options):
-    plan = fg.evaluate(clients, privacy=POLYA, **options).plan.to_bytes()
-    for name, data in neighbours_of(clients):
-        other = fg.evaluate(clients | {"site-2": data}, privacy=POLYA, **options)
-        assert other.plan.to_bytes() == plan, name
-
-
-@every_model
-def test_one_client_has_nobody_to_hide_behind(privacy):
-    with pytest.raises(fg.PlanError, match="no noise is left when 1 of 1 clients collude"):
-        fg.evaluate({"alone": ROWS}, privacy=privacy)
-
-
 @pytest.mark.parametrize("colluding", [6, 7])
 def test_everybody_colluding_is_refused(clients, colluding):
     with pytest.raises(fg.PlanError, match=f"no noise is left when {colluding} of 6"):
         fg.evaluate(clients, privacy=POLYA, cohort=fg.Cohort(6, colluding))
+    for privacy in MODELS.values():
+        with pytest.raises(fg.PlanError, match="no noise is left when 1 of 1 clients collude"):
+            fg.evaluate({"alone": ROWS}, privacy=privacy)
 
 
 def test_cohorts_of_two_or_of_nobody_who_colludes(clients):
@@ -415,20 +381,6 @@ def test_curves_of_few_noisy_rows_stay_within_their_range(estimator, options):
         assert is_rate(roc.path.area(), pr.path.area())
         assert np.any(found.released.counts < 0)
     assert drawn >= 10
-
-
-@pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=ESTIMATORS.keys())
-def test_estimates_of_few_noisy_rows_lie_within_their_bounds(estimator):
-    clients = split(*easy_rows(240, seed=4, rate=0.4), 4)
-    options = {"privacy": fg.DistributedDP(1.0), "axis": clipping(16), "estimator": estimator}
-    for seed in range(8):
-        found = fg.evaluate(clients, seed=seed, **options)
-        for estimate in (found.roc_auc, found.average_precision):
-            low, high = estimate.bounds
-            assert 0 <= low <= estimate.value <= high <= 1
-            assert estimate.level == 0.95
-            assert estimate.parts["noise"] > 0
-            assert estimate.parts["binning"] >= 0
 
 
 def test_negative_totals_do_not_crash():

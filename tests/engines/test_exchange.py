@@ -30,7 +30,7 @@ import fedgauge as fg
 from fedgauge.engines.exchange import VERBS
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.secagg import Stage
-from fedgauge.site import Policy, Site, create_site
+from fedgauge.site import Site, add_trust, create_site
 
 pytestmark = pytest.mark.usefixtures("few_redraws")
 STEPS = [*VERBS.values(), "start", "advance", "abandon", "status"]
@@ -97,22 +97,6 @@ def test_a_whole_evaluation_by_commands(world, commands):
     )
     assert "Finished: the result is in result.json" in late[2].out
     assert json.loads((world.run / "result.json").read_bytes())["privacy"]["claim"] == "enforced"
-
-
-def test_own_folders_and_files_carried_by_hand(folder):
-    """Each party has a run folder of its own; a site gets its requests and nothing else."""
-    world = make_world(folder)
-    mail = {name: folder / "mail" / name for name in (COORDINATOR, *NAMES)}
-    world.start(mail[COORDINATOR], NOISY)
-    for stage in Stage:
-        for name in NAMES:
-            request = mail[COORDINATOR] / world.request(stage, name).name
-            mail[name].mkdir(exist_ok=True)
-            shutil.copy(request, mail[name])
-            shutil.copy(world.answer(mail[name], name, stage, CLIENTS[name]), mail[COORDINATOR])
-        result = world.advance(mail[COORDINATOR])
-    assert result.clients == 4
-    assert len(list(mail[A].iterdir())) == 2 * len(Stage)
 
 
 @every_stage
@@ -188,13 +172,6 @@ def test_a_plan_that_the_site_file_or_the_rows_do_not_fit(folder, commands, plan
     assert_refused(world, done, reason)
 
 
-def test_privacy_model_that_is_not_allowed(folder, commands):
-    world = make_world(folder, policy=Policy(models=("distributed-dp",)))
-    world.start(world.run, EXACT)
-    (done,) = commands({"arguments": world.arguments(A, "join")})
-    assert_refused(world, done, "secure-aggregation is not among those allowed")
-
-
 def test_made_up_sites(world, commands):
     """Sock puppets would make the cohort look large, and their counts are known."""
     puppets = [SigningKey.generate().public for _ in range(3)]
@@ -213,11 +190,8 @@ def test_site_that_was_not_invited(world, commands):
 def test_coordinator_that_is_not_approved(world, commands):
     stranger = create_site(world.folder / "stranger", name="stranger", dataset="none")
     world.run.mkdir()
-    text = stranger.path.read_text()
     for name in NAMES:
-        key = key_to_text(world.keys[name])
-        text += f'\n[[peers]]\nname = "{name}"\nkey = "{key}"\n'
-    stranger.path.write_text(text)
+        add_trust(stranger.path, "peer", name, key_to_text(world.keys[name]))
     (started,) = commands({"arguments": world.arguments("stranger", "start")})
     assert started.code == 0
     (done,) = commands({"arguments": world.arguments(A, "join")})
@@ -329,24 +303,6 @@ def test_a_file_that_cannot_be_read_is_not_joined_with(folder, commands, plan, t
         path.write_text(text)
     (done,) = commands({"arguments": world.arguments(A, "join")})
     assert_refused(world, done, reason)
-
-
-def test_odd_rows_are_told_to_the_operator_alone(folder, commands):
-    world = begun(folder, plan=NOISY)
-    path = world.folder / f"{A}.csv"
-    path.write_text(path.read_text() + "1,high\nperhaps,0.5\n")
-    world.play(world.run, world.clients, until=Stage.SHARE)
-    for name in (B, C, D):
-        world.answer(world.run, name, Stage.MASK)
-    (done,) = commands({"arguments": world.arguments(A, "submit")})
-    assert done.code == 0
-    assert done.err
-    assert "high" not in done.err
-    assert "perhaps" not in done.err
-    sizes = {world.reply(Stage.MASK, name).stat().st_size for name in NAMES}
-    assert len(sizes) == 1
-    world.advance(world.run)
-    assert world.finish(Stage.AGREE).clients == 4
 
 
 @pytest.mark.parametrize("verb", ["join", "advance", "status", "abandon"])

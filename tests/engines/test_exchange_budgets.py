@@ -12,6 +12,7 @@ from consortium import COORDINATOR, NAMES, A, B, C, Consortium, D
 from counts import counts_of, pooled_counts
 from exchange import CLIENTS, EXACT, NOISY, assert_refused, begun, copied, every_stage, make_world
 from flwr.clientapp import ClientApp
+from plans import plan_for
 from rows import draw_client
 from sites import open_policy
 from standin import StandInGrid
@@ -36,6 +37,7 @@ def test_abandon_gives_back_what_did_not_leave(noisy_steps, commands, stage):
     with copied(noisy_steps[stage, "advance"]) as world:
         (done,) = commands({"arguments": world.arguments(A, "abandon", "--yes")})
         assert done.code == 0
+        assert ("Its cost stays" in done.out) == (stage >= Stage.MASK)
         assert balance(world) == ((0.0, 0.0) if stage < Stage.MASK else (1.0, 0.0))
         assert balance(world, B) == ((0.0, 1.0) if stage < Stage.MASK else (1.0, 0.0))
         # It is out for good: neither the next round nor a new start of this one.
@@ -76,19 +78,6 @@ def test_old_state_put_back_after_the_counts_left(noisy_steps, stage):
         assert balance(world) == (1.0, 0.0)
 
 
-def test_no_data_are_read_before_the_plan_is_judged(world):
-    def data():
-        raise AssertionError("the data were read")
-
-    too_fine = fg.EvaluationPlan.for_histogram(
-        fg.Axis.uniform(8192, outside="clip"), fg.Cohort(3, 1)
-    )
-    world.start(world.run, too_fine)
-    site = world.site(A)
-    with pytest.raises(fg.PlanRefused, match="max_bins"):
-        Participant(site, data).answer(world.exchange(world.run).invitation().data)
-
-
 def test_bad_data_cost_nothing(noisy_steps, commands):
     """A file that cannot be read is the operator's to mend: the session waits."""
     with copied(noisy_steps[Stage.MASK, "answer"]) as world:
@@ -116,28 +105,19 @@ def torn():
 def test_data_that_fail_to_come_leave_noise_alone(noisy_steps):
     """The budget was spent before they were read: the site goes on, and its operator is told."""
     with copied(noisy_steps[Stage.MASK, "answer"]) as world:
-        request, told = world.request(Stage.MASK).read_bytes(), []
-        reply = Participant(world.site(A), torn, tell=told.append).answer(request)
+        request, told, seen = world.request(Stage.MASK).read_bytes(), [], []
+
+        def data():
+            seen.append((balance(world), world.entries(A)))
+            torn()
+
+        reply = Participant(world.site(A), data, tell=told.append).answer(request)
+        assert seen == [((1.0, 0.0), ["reserve", "commit"])]
         assert len(reply) == len(world.reply(Stage.MASK, B).read_bytes())
         assert balance(world) == (1.0, 0.0)
         assert world.entries(A) == ["reserve", "commit", "sent"]
         assert told
         assert Participant(world.site(A), torn).answer(request) == reply
-
-
-def test_data_that_fail_to_come_end_an_exact_sum(exact_steps):
-    """It counts, though nothing left: another attempt would be another question."""
-    with copied(exact_steps[Stage.MASK, "answer"]) as world:
-        request = world.request(Stage.MASK).read_bytes()
-        with pytest.raises(fg.InputError, match="could not be read or scored: OSError"):
-            Participant(world.site(A), torn).answer(request)
-        assert balance(world) == (math.inf, 0.0)
-        assert world.entries(A) == ["reserve", "commit"]
-        assert not list((world.folder / A / "sessions").glob("*.client"))
-        with pytest.raises(fg.ExchangeError, match="did not join"):
-            world.answer(world.run, A, Stage.MASK)
-        with pytest.raises(fg.LedgerError, match="new session"):
-            world.answer(world.run, A, Stage.ADVERTISE)
 
 
 def test_rows_that_changed_since_join_end_an_exact_sum(exact_steps, commands):
@@ -149,22 +129,19 @@ def test_rows_that_changed_since_join_end_an_exact_sum(exact_steps, commands):
         assert done.code == 2
         assert "the rows changed since this site joined" in done.err
         assert not world.reply(Stage.MASK).exists()
+        assert balance(world) == (math.inf, 0.0)
         assert world.entries(A) == ["reserve", "commit"]
+        with pytest.raises(fg.ExchangeError, match="did not join"):
+            world.answer(world.run, A, Stage.MASK)
+        with pytest.raises(fg.LedgerError, match="new session"):
+            world.answer(world.run, A, Stage.ADVERTISE)
 
 
-def test_the_budget_is_spent_before_rows_are_read(noisy_steps):
-    with copied(noisy_steps[Stage.MASK, "answer"]) as world:
-        seen = []
-
-        def data():
-            seen.append((balance(world), world.entries(A)))
-            return CLIENTS[A]
-
-        Participant(world.site(A), data).answer(world.request(Stage.MASK).read_bytes())
-        assert seen == [((1.0, 0.0), ["reserve", "commit"])]
-
-
-def test_rows_of_a_noisy_sum_are_not_read_at_join(world):
+def test_rows_are_not_read_at_join_to_a_noisy_sum_nor_before_a_plan_is_judged(world):
+    world.start(world.folder / "fine", plan_for(bins=8192))
+    too_fine = world.exchange(world.folder / "fine").invitation()
+    with pytest.raises(fg.PlanRefused, match="max_bins"):
+        Participant(world.site(A), torn).answer(too_fine.data)
     world.start(world.run, NOISY)
     invitation = world.exchange(world.run).invitation()
     Participant(world.site(A), torn).answer(invitation.data)
@@ -243,20 +220,6 @@ def test_cohort_that_grew_by_one_site_after_a_dropout(world):
     world.answer(run, D, Stage.ADVERTISE)  # its counts never left; and it is not heard alone
     with pytest.raises(fg.CohortTooSmall):
         world.advance(run, without_missing=True)
-
-
-def test_a_sum_that_would_lay_a_site_bare_stops_before_anything_is_counted(world):
-    """The sum over all is known; one of them is lost before the counts are asked for."""
-    finish_with(world, *run_with(world, 1, NAMES))
-    run = world.folder / "run-2"
-    world.start(run, EXACT)
-    world.play(run, world.clients, until=Stage.ADVERTISE)
-    world.play(run, world.clients, since=Stage.SHARE, until=Stage.SHARE, skip={D})
-    for name in NAMES[:3]:
-        with pytest.raises(fg.PlanRefused, match="would or could show the sum over 1 site"):
-            world.answer(run, name, Stage.MASK)
-        assert world.entries(name)[-1] == "reserve"
-        assert not list(run.glob("3-*.reply.fgx"))
 
 
 def test_a_sum_that_was_never_confirmed_is_not_forgotten(world):
@@ -364,14 +327,6 @@ def test_release_ends_what_exchange_abandon_would(noisy_steps, stage):
         assert became in ledger(world, "release", digits[:8], code=1)
 
 
-def test_abandon_says_that_a_cost_stays(noisy_steps):
-    for stage, said in ((Stage.SHARE, False), (Stage.MASK, True)):
-        with copied(noisy_steps[stage, "advance"]) as world:
-            done = run(*world.arguments(A, "abandon", "--yes"))
-            assert done.exit_code == 0
-            assert ("Its cost stays" in done.stdout) == said
-
-
 def test_a_session_of_flower_is_listed_and_released(tmp_path):
     """Over Flower there is no folder to abandon."""
     sites = Consortium.make(tmp_path, NAMES)
@@ -416,16 +371,13 @@ def test_a_state_that_cannot_be_read_can_be_ended(noisy_steps):
         assert not [suffix for suffix in kept(world) if suffix != ".lock"]
 
 
-@pytest.mark.parametrize("digits", ["", "3f9a02c", "3f9a02cx", "3F9A02C1", "3f9a02c1 ", "0" * 65])
-def test_what_is_no_beginning_of_an_id(world, digits):
-    told = ledger(world, "release", digits, code=1)
-    assert "first 8 hexadecimal digits" in told
-
-
 def test_unknown_and_ambiguous_ids(world):
     assert "no evaluation in the ledger begins with 3f9a02c1" in ledger(
         world, "release", "3f9a02c1", code=1
     )
+    for digits in ("", "3f9a02c", "3f9a02cx", "3F9A02C1", "3f9a02c1 ", "0" * 65):
+        told = ledger(world, "release", digits, code=1)
+        assert "first 8 hexadecimal digits" in told
     site = world.site(A)
     twins = [b"\x3f\x9a\x02\xc1" + bytes([end]) * 28 for end in (1, 2)]
     for session in twins:
@@ -551,18 +503,15 @@ def test_a_plan_that_expires_after_joining_is_not_counted(folder, later, expirin
     assert not [suffix for suffix in kept(world) if suffix != ".lock"]
 
 
-def test_a_plan_that_expires_before_it_is_confirmed_is_not_opened(folder, later, expiring):
+def test_a_plan_that_is_not_confirmed_before_it_expires_is_not_opened(folder, later, expiring):
     world = begun(folder, plan=expiring)
     world.play(world.run, world.clients, until=Stage.MASK)
     later(11 * DAY)
     with pytest.raises(fg.PlanRefused, match="not_after"):
         world.answer(world.run, A, Stage.AGREE, CLIENTS[A])
     assert balance(world) == (1.0, 0.0)
-
-
-def test_what_was_confirmed_in_time_is_opened(folder, later, expiring):
-    world = begun(folder, plan=expiring)
-    world.play(world.run, world.clients, until=Stage.AGREE)
+    later(0 * DAY)
+    world.play(world.run, world.clients, since=Stage.AGREE, until=Stage.AGREE)
     later(11 * DAY)
     result = world.finish(Stage.OPEN)
     assert result.record.plan == expiring

@@ -7,7 +7,7 @@ import shutil
 import commands
 import numpy as np
 import pytest
-from consortium import COORDINATOR, NAMES, A, B, C, D
+from consortium import COORDINATOR, NAMES, A, B, D
 from counts import counts_of, pooled_counts
 from exchange import begun, make_world
 
@@ -24,10 +24,6 @@ pytestmark = pytest.mark.usefixtures("few_redraws", "quick_disk")
 TWO = fg.TwoRound(6, share=0.4, coarse=fg.Axis.uniform(16, outside="clip"))
 EXACT = fg.EvaluationPlan.for_histogram(TWO, fg.Cohort(4, 1))
 NOISY = fg.EvaluationPlan.for_histogram(TWO, fg.Cohort(3, 1), privacy=fg.DistributedDP(1.0))
-
-
-def world_of(folder, plan):
-    return begun(folder, plan=plan)
 
 
 def answer(world, name, stage):
@@ -52,7 +48,7 @@ def play(world, *, until=Stage.OPEN, skip=()):
 
 @pytest.fixture
 def noisy(folder):
-    world = world_of(folder, NOISY)
+    world = begun(folder, plan=NOISY)
     play(world)
     return world
 
@@ -133,12 +129,6 @@ def test_each_party_has_a_folder_of_its_own(folder):
     assert outcome.clients == 4
 
 
-def test_the_first_round_takes_a_file(folder):
-    world = world_of(folder, NOISY)
-    assert "takes the file of this site's rows" in command(world, A, "join", world.run, code=2)
-    assert world.entries(A) == []
-
-
 def test_rows_are_those_of_the_first_round_and_nothing_is_left_to_check(noisy):
     rows = [noisy.folder / f"{A}.csv", "--label", "y", "--score", "p"]
     told = command(noisy, A, "check", noisy.run, *rows, code=1)
@@ -156,31 +146,13 @@ def test_rows_are_those_of_the_first_round_and_nothing_is_left_to_check(noisy):
 @pytest.mark.parametrize("plan", [EXACT, NOISY], ids=["exact", "noisy"])
 def test_classes_are_checked_before_the_first_round(folder, plan):
     """Which tells none: a wrong label would show once both are paid for."""
-    world = world_of(folder, plan)
+    world = begun(folder, plan=plan)
     rows = world.folder / f"{A}.csv"
     named = [rows, "--label", "y", "--score", "p"]
     positives = int(np.loadtxt(rows, delimiter=",", skiprows=1)[:, 0].sum())
     assert f" {positives} positive" in command(world, A, "check", world.run, *named)
-
-
-def test_a_site_that_did_not_join_the_first_is_told(folder):
-    world = world_of(folder, NOISY)
-    play(world, skip=[D])
-    rows = [world.folder / f"{D}.csv", "--label", "y", "--score", "p"]
-    assert "did not join" in command(world, D, "join", world.run, *rows, code=1)
-    assert world.entries(D) == []
-
-
-def test_a_site_that_missed_the_first_goes_on(folder):
-    world = world_of(folder, NOISY)
-    play(world, until=Stage.SHARE)
-    for stage in (Stage.MASK, Stage.AGREE, Stage.OPEN):
-        for name in (B, C, D):
-            answer(world, name, stage)
-        world.advance(world.run, without_missing=True)
-    assert "in the second of two rounds" in command(world, A, "status", world.run)
-    assert play(world).clients == 4
-    assert balance(world) == (1.0, 0.0)
+    assert "takes the file of this site's rows" in command(world, A, "join", world.run, code=2)
+    assert world.entries(A) == []
 
 
 @pytest.mark.parametrize(
@@ -200,7 +172,7 @@ def test_lost_invitations_are_written_again(noisy, lost):
 
 
 def test_a_coordinator_that_is_killed_begins_one_second_round(folder, monkeypatch):
-    world = world_of(folder, NOISY)
+    world = begun(folder, plan=NOISY)
     play(world, until=Stage.AGREE)
     for name in NAMES:
         answer(world, name, Stage.OPEN)
@@ -255,7 +227,7 @@ def test_what_is_no_second_round_of_this_one_is_told(noisy, kind):
 
 def test_a_link_leads_nowhere(folder):
     """Whoever can write to the shared folder must not choose where a party's files go."""
-    world = world_of(folder, NOISY)
+    world = begun(folder, plan=NOISY)
     (folder / "private").mkdir()
     play(world, until=Stage.AGREE)
     for name in NAMES:
@@ -292,21 +264,6 @@ def test_a_site_between_the_rounds_is_in_an_evaluation(noisy):
     participant.abandon(pending.session)
     assert participant.pending() == []
     assert balance(noisy) == (1.0, 0.0)
-
-
-def test_leaving_before_counting_gives_everything_back(folder):
-    world = world_of(folder, NOISY)
-    for name in NAMES:
-        answer(world, name, Stage.ADVERTISE)
-    world.advance(world.run)
-    for stage in list(Stage)[1:]:
-        for name in (B, C, D):
-            answer(world, name, stage)
-        world.advance(world.run, without_missing=True)
-    answer(world, A, Stage.ADVERTISE)
-    assert balance(world) == (0.0, 1.0)
-    assert "Its cost stays" not in command(world, A, "abandon", world.run)
-    assert balance(world) == (0.0, 0.0)
 
 
 def test_the_ledger_says_that_a_second_round_is_paid_for(noisy):

@@ -237,29 +237,18 @@ def test_forged_request_beside_the_real_one(exact_steps, stage):
     with copied(exact_steps[stage, "answer"]) as world:
         real = Envelope.from_bytes(world.request(stage).read_bytes())
         (world.run / f"{stage:d}-!.request.fgx").write_bytes(forged(real))
+        later = msgspec.structs.replace(real, stage=int(Stage.OPEN))
+        (world.run / "5-reveal.x.request.fgx").write_bytes(forged(later))
+        assert world.exchange(world.run, B).progress().stage == stage
         world.answer(world.run, A, stage, CLIENTS[A])
         result = world.advance(world.run)
         assert_right(world.finish(stage + 1) or result, world)
 
 
-def test_forged_request_does_not_change_what_round_it_is(exact_steps):
-    with copied(exact_steps[Stage.SHARE, "answer"]) as world:
-        real = Envelope.from_bytes(world.request(Stage.SHARE).read_bytes())
-        later = msgspec.structs.replace(real, stage=int(Stage.OPEN))
-        (world.run / "5-reveal.x.request.fgx").write_bytes(forged(later))
-        assert world.exchange(world.run, B).progress().stage == Stage.SHARE
-
-
 def forged(envelope):
     """The same message signed by nobody who matters."""
-    return sealed(
-        SigningKey.generate(),
-        envelope.session,
-        envelope.stage,
-        envelope.sender,
-        envelope.recipient,
-        envelope.body,
-    ).to_bytes()
+    said = msgspec.structs.astuple(envelope)[1:-1]
+    return sealed(SigningKey.generate(), *said).to_bytes()
 
 
 @every_stage

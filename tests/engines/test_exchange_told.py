@@ -78,6 +78,11 @@ def test_check_counts_as_submit_does(folder):
     assert done.stdout.startswith(f"Counted {counted}\n")
     assert done.stderr == checked.stderr
     assert len(done.stderr.splitlines()) == 5
+    assert not re.search("high|perhaps", done.stderr)
+    sizes = {world.answer(world.run, name, Stage.MASK).stat().st_size for name in (B, C)}
+    assert sizes == {world.reply(Stage.MASK).stat().st_size}
+    world.advance(world.run)
+    assert world.finish(Stage.AGREE).clients == 3
 
 
 @pytest.mark.parametrize(
@@ -199,18 +204,13 @@ def test_what_was_submitted_first_stands(noisy_steps):
         assert "its first input stands" in again.stderr
         spoil(world, lambda y, p: f"{y},{float(p) * 2}")
         assert everything(world) == before
-        world.reply(Stage.MASK).unlink()  # lost on the way
-        assert run(*world.arguments(A, "submit", "-q")).exit_code == 0
-        assert everything(world) == before
-
-
-def test_a_file_that_is_gone_does_not_keep_what_was_counted_from_being_sent_again(noisy_steps):
-    with copied(noisy_steps[Stage.MASK, "advance"]) as world:
         sent = world.reply(Stage.MASK).read_bytes()
-        world.reply(Stage.MASK).unlink()
-        (world.folder / f"{A}.csv").unlink()
-        assert run(*world.arguments(A, "submit")).exit_code == 0
-        assert world.reply(Stage.MASK).read_bytes() == sent
+        for lost in ([], [world.folder / f"{A}.csv"]):  # the reply on the way, and then the rows
+            for path in (world.reply(Stage.MASK), *lost):
+                path.unlink()
+            assert run(*world.arguments(A, "submit", "-q")).exit_code == 0
+            assert world.reply(Stage.MASK).read_bytes() == sent
+            assert lost or everything(world) == before
 
 
 @pytest.fixture
@@ -238,13 +238,19 @@ def test_a_late_site_pays_nothing(late):
     assert late.entries(D) == ["reserve", "release"]
 
 
-def test_a_site_that_never_joined_is_told_that_it_is_over(folder):
+def test_a_site_that_never_joined_is_told_that_it_is_over(folder, monkeypatch):
+    """Only a plan from a coordinator one trusts is worth the work of reading it."""
     world = begun(folder, plan=NOISY)
     world.finish(skip=[D])
     told = complaint(run(*world.arguments(D, "join")), code=1)
     assert "is finished" in told
     assert "gives back" not in told
     assert world.entries(D) == []
+    path = world.site_file(D)
+    text = path.read_text()
+    path.write_text(text[: text.index("[[coordinators]]")])
+    monkeypatch.setattr(fg.EvaluationPlan, "from_bytes", None)
+    assert "the coordinator is not approved" in complaint(run(*world.arguments(D, "join")))
 
 
 def signed_by(key, run):
@@ -289,17 +295,6 @@ def test_a_forged_result_stops_nobody(folder, kind):
             world.answer(world.run, name, stage)
         world.advance(world.run)
     assert "Finished" in run(*world.arguments(A, "status")).stdout
-
-
-def test_a_strangers_plan_is_not_read_to_see_whether_it_is_over(folder, monkeypatch):
-    """Only a plan from a coordinator one trusts is worth the work of reading it."""
-    world = begun(folder, plan=NOISY)
-    world.finish(skip=[D])
-    path = world.site_file(D)
-    text = path.read_text()
-    path.write_text(text[: text.index("[[coordinators]]")])
-    monkeypatch.setattr(fg.EvaluationPlan, "from_bytes", None)
-    assert "the coordinator is not approved" in complaint(run(*world.arguments(D, "join")))
 
 
 def test_nothing_is_built_from_a_result_that_is_not_signed(noisy_steps, monkeypatch):

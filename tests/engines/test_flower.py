@@ -24,18 +24,19 @@ from flwr.app import (
     MetricRecord,
     RecordDict,
 )
-from flwr.clientapp import ClientApp
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from nodes import FIRST, MODEL, PLAN, AlteredGrid, Federation, stage_of
+from rows import draw_rows
 from sites import open_policy
 from standin import StandInGrid, with_reply
 
 import fedgauge as fg
 from fedgauge.engines import flower
 from fedgauge.engines.participant import Participant
+from fedgauge.keys import key_to_text
 from fedgauge.secagg import Stage, SummationServer
-from fedgauge.site import Policy
+from fedgauge.site import Policy, add_trust
 
 APPS = Path(__file__).parent / "flower_apps"
 NOISY = fg.EvaluationPlan.for_histogram(
@@ -48,36 +49,32 @@ WITH_SUMS = fg.EvaluationPlan.for_histogram(
 )
 
 
-def test_equals_the_pooled_truth_and_is_read_by_the_estimator(federation):
+def test_without_a_model_sums_equal_the_truth_and_replies_are_one_record_of_bytes(federation):
+    """No metric, no array: nothing that Flower or a strategy would read."""
     nodes = federation()
-    result = nodes.evaluate(estimator=fg.Quantile(16))
-    assert np.array_equal(counts_of(result), nodes.truth())
+    for _ in range(2):
+        result = nodes.evaluate(estimator=fg.Quantile(16))
+        assert np.array_equal(counts_of(result), nodes.truth())
     assert result.record.estimator == fg.Quantile(16)
     assert result.privacy.claim == federation.claim
     assert result.clients == 6
+    assert sorted(nodes.scored) == [(place, False) for place in range(6) for _ in range(2)]
+    assert not any("arrays" in message.content for message in nodes.grid.requests)
+    for reply in nodes.grid.replies:
+        assert list(reply.content) == ["fedgauge"]
+        assert list(reply.content["fedgauge"]) == ["reply"]
+        assert isinstance(reply.content["fedgauge"]["reply"], bytes)
 
 
-def test_noise_is_added_and_stated(federation):
+def test_noise_is_stated_and_nodes_score_once_with_the_model_that_travels_once(federation):
     nodes = federation()
-    result = nodes.evaluate(NOISY)
+    result = nodes.evaluate(NOISY, arrays=MODEL)
     assert result.privacy.epsilon == 1.0
     assert not np.array_equal(counts_of(result), nodes.truth())
     assert np.allclose(counts_of(result), nodes.truth(), atol=80)
-
-
-def test_scores_once_with_the_model_that_travels_once(federation):
-    nodes = federation()
-    nodes.evaluate(arrays=MODEL)
     assert sorted(nodes.scored) == [(place, True) for place in range(6)]
     with_model = [stage_of(m) for m in nodes.grid.requests if "arrays" in m.content]
     assert with_model == [Stage.MASK] * 6
-
-
-def test_a_model_is_not_needed(federation):
-    nodes = federation()
-    nodes.evaluate()
-    assert sorted(nodes.scored) == [(place, False) for place in range(6)]
-    assert not any("arrays" in message.content for message in nodes.grid.requests)
 
 
 def test_the_coordinators_site_is_found_in_the_environment(tmp_path, monkeypatch):
@@ -123,11 +120,6 @@ def test_a_node_that_fails_later_is_in_the_sum(federation, since):
     else:
         assert np.array_equal(counts_of(nodes.evaluate()), nodes.truth())
     assert federation(answered=answered, name="noisy").evaluate(NOISY).clients == 6
-
-
-def test_an_answer_that_comes_twice_counts_once(federation):
-    nodes = federation(answered=lambda _place, _stage, reply: [reply, reply])
-    assert np.array_equal(counts_of(nodes.evaluate()), nodes.truth())
 
 
 def test_an_answer_of_a_round_before_is_a_dropout(federation):
@@ -176,6 +168,7 @@ SECOND_REPLIES = {
     "junk": lambda reply: with_reply(reply, b"junk"),
     "forged": forged,
     "nothing": lambda reply: with_reply(reply, b""),
+    "the same": lambda reply: reply,
 }
 
 
@@ -212,10 +205,8 @@ def test_a_member_that_joins_in_another_nodes_place_hurts_itself_alone(federatio
     assert np.array_equal(counts_of(nodes.evaluate()), nodes.truth(without=[2]))
 
 
-@pytest.mark.parametrize("error", [RuntimeError, fg.InputError, ZeroDivisionError, KeyError])
-def test_a_score_function_that_raises_is_a_dropout(federation, error, caplog):
-    nodes = federation()
-    rows = nodes.clients[nodes.names[3]]
+def raising(nodes, error):
+    """Rows of nodes, the third of which cannot score."""
 
     class Raises(dict):
         def __getitem__(self, name):
@@ -223,10 +214,16 @@ def test_a_score_function_that_raises_is_a_dropout(federation, error, caplog):
                 raise error("rows 17 and 23")
             return super().__getitem__(name)
 
-    nodes.clients = Raises(nodes.clients)
+    return Raises(nodes.clients)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, fg.InputError, ZeroDivisionError, KeyError])
+def test_a_score_function_that_raises_is_a_dropout(federation, error, caplog):
+    nodes = federation()
+    nodes.clients, rows = raising(nodes, error), nodes.clients
     with caplog.at_level(logging.ERROR):
         result = nodes.evaluate()
-    nodes.clients = dict(nodes.clients) | {nodes.names[3]: rows}
+    nodes.clients = rows
     assert np.array_equal(counts_of(result), nodes.truth(without=[3]))
     assert "does not answer" in caplog.text
     assert b"rows 17" not in b"".join(on_the_wire(reply) for reply in nodes.grid.replies)
@@ -235,23 +232,12 @@ def test_a_score_function_that_raises_is_a_dropout(federation, error, caplog):
 def test_a_score_function_that_raises_adds_noise_alone(tmp_path, caplog):
     """Under noise a node that fell silent would tell of its rows; its operator is told."""
     nodes = Federation(tmp_path)
-
-    class Raises(dict):
-        def __getitem__(self, name):
-            if name == nodes.names[3]:
-                raise ZeroDivisionError("rows 17 and 23")
-            return super().__getitem__(name)
-
-    nodes.clients = Raises(nodes.clients)
+    nodes.clients, rows = raising(nodes, ZeroDivisionError), nodes.clients
     with caplog.at_level(logging.WARNING):
         result = nodes.evaluate(NOISY)
+    nodes.clients = rows
     assert result.clients == 6
-    others = pooled_counts(
-        PLAN,
-        {n: dict.get(nodes.clients, n) for n in nodes.names},
-        [name for name in nodes.names if name != nodes.names[3]],
-    )
-    assert np.allclose(counts_of(result), others, atol=80)
+    assert np.allclose(counts_of(result), nodes.truth(without=[3]), atol=80)
     assert caplog.text
     assert "rows 17" not in caplog.text
     sizes = {}
@@ -393,41 +379,6 @@ def test_files_do_not_bring_a_model(tmp_path):
         Participant(site).answer(server.invitation.data)
 
 
-def test_a_node_of_another_run_config_is_left_out(tmp_path):
-    nodes = Federation(tmp_path)
-    nodes.grid.contexts[FIRST + 4].run_config = {"threshold": 0.25}
-    result = nodes.evaluate(arrays=MODEL)
-    assert result.clients == 5
-    assert np.array_equal(counts_of(result), nodes.truth(without=[4]))
-
-
-def test_a_score_function_sees_only_what_is_signed(tmp_path):
-    """Neither fedgauge's own record nor what a server could mark a message with."""
-    seen, marked = [], []
-    nodes = Federation(tmp_path)
-    app = ClientApp()
-
-    def score(message, context):
-        seen.append(message)
-        return nodes._score(message, context)
-
-    flower.attach(app, score)
-    nodes.grid.apps = dict.fromkeys(nodes.grid.apps, app)
-    call = nodes.grid.call
-
-    def mark(node, message):
-        marked.append(message.metadata.__dict__["_group_id"])
-        message.metadata.__dict__["_group_id"] = f"group of {node}"
-        assert message.metadata.group_id == f"group of {node}"
-        return call(node, message)
-
-    nodes.grid._courier = mark
-    nodes.evaluate(NOISY, arrays=MODEL)
-    assert len(seen) == 6
-    assert {message.metadata.group_id for message in seen} == {*marked} == {""}
-    assert [list(message.content) for message in seen] == [["arrays"]] * 6
-
-
 def digest(*named):
     return flower.digest_records(RecordDict(dict(named)))
 
@@ -528,45 +479,26 @@ def test_an_unknown_coordinator_gets_silence(tmp_path, caplog):
     others = Consortium.make(tmp_path / "theirs", ["mallory"])
     site = others.site_file(COORDINATOR)
     for name in nodes.names:
-        site.write_text(site.read_text() + peer_block(nodes, name))
+        add_trust(site, "peer", name, key_to_text(nodes.sites.keys[name]))
     with pytest.raises(fg.CohortTooSmall):
         flower.evaluate(nodes.grid, PLAN, timeout=0.01, site=site)
     assert "the coordinator is not approved here" in caplog.text
     assert all(not reply.content["fedgauge"] for reply in nodes.grid.replies)
 
 
-def peer_block(nodes, name):
-    text = nodes.sites.site_file(COORDINATOR).read_text()
-    (block,) = re.findall(rf'\n\[\[peers\]\]\nname = "{name}"\nkey = "[^"]+"\n', text)
-    return block
-
-
-def test_every_evaluation_is_charged(tmp_path):
-    nodes = Federation(tmp_path)
+def test_every_evaluation_is_charged_and_a_spent_budget_is_silence(tmp_path, caplog):
+    nodes = Federation(tmp_path, policy=open_policy(budget_epsilon=3.5))
     for _ in range(3):
         nodes.evaluate(NOISY)
+    with pytest.raises(fg.CohortTooSmall):
+        nodes.evaluate(NOISY)
+    assert "does not answer" in caplog.text
     for name in nodes.names:
         kinds = nodes.sites.entries(name)
         assert kinds.count("reserve") == kinds.count("commit") == 3
         (balance,) = nodes.sites.site(name).ledger.balances()
         assert float(balance.spent.epsilon) == pytest.approx(3.0)
     assert len(nodes.scored) == 18
-
-
-def test_a_spent_budget_is_silence(tmp_path, caplog):
-    nodes = Federation(tmp_path, policy=open_policy(budget_epsilon=1.5))
-    nodes.evaluate(NOISY)
-    with pytest.raises(fg.CohortTooSmall):
-        nodes.evaluate(NOISY)
-    assert len(nodes.scored) == 6
-    assert "does not answer" in caplog.text
-
-
-def test_several_evaluations_of_a_simulation(monkeypatch):
-    monkeypatch.setenv("FEDGAUGE_SIMULATION", "1")
-    nodes = Federation()
-    for _ in range(2):
-        assert np.array_equal(counts_of(nodes.evaluate()), nodes.truth())
 
 
 def test_an_empty_message_is_not_answered(tmp_path, caplog):
@@ -601,8 +533,6 @@ def test_why_a_node_is_silent_shows_where_its_app_runs():
 
 def on_the_wire(message):
     """What Flower sends of a message."""
-    from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
-
     return b"".join(part.deflate() for part in get_all_nested_objects(message).values())
 
 
@@ -632,7 +562,8 @@ def traces(labels, scores, plan):
 def test_messages_hold_no_count_score_label_or_number_of_examples(federation):
     nodes = federation()
     nodes.clients = {  # totals and scores that are met nowhere by chance
-        name: np_rows(seed, 40_000 + 777 * seed) for seed, name in enumerate(nodes.names)
+        name: draw_rows(40_000 + 777 * seed, seed, 0.3, low=0.3)
+        for seed, name in enumerate(nodes.names)
     }
     result = nodes.evaluate(arrays=MODEL)
     assert result.negatives + result.positives == sum(len(y) for y, _ in nodes.clients.values())
@@ -653,22 +584,6 @@ def test_the_search_finds_counts_that_are_not_masked(federation, monkeypatch):
     wire = b"".join(on_the_wire(message) for message in nodes.grid.log)
     for labels, scores in nodes.clients.values():
         assert any(trace in wire for trace in traces(labels, scores, PLAN).values())
-
-
-def np_rows(seed, rows):
-    rng = np.random.default_rng(seed)
-    labels = (rng.random(rows) < 0.3).astype(np.int64)
-    return labels, np.clip(rng.normal(0.3 + 0.2 * labels, 0.2), 0, 1)
-
-
-def test_replies_hold_one_record_of_bytes(federation):
-    """No metric, no array: nothing that Flower or a strategy would read."""
-    nodes = federation()
-    nodes.evaluate()
-    for reply in nodes.grid.replies:
-        assert list(reply.content) == ["fedgauge"]
-        assert list(reply.content["fedgauge"]) == ["reply"]
-        assert isinstance(reply.content["fedgauge"]["reply"], bytes)
 
 
 def lines_of_fedgauge(file):

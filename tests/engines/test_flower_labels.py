@@ -4,7 +4,6 @@ and a hostile server."""
 import logging
 import re
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -15,7 +14,7 @@ from envelopes import sealed
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from platform_world import BOUGHT, LABEL_DP, SCORES, SHOPS
-from shops import FIRST, IDS, ODD, Shops, stage_of, with_bins
+from shops import FIRST, IDS, ODD, stage_of, with_bins
 from sklearn.metrics import roc_auc_score
 from standin import StandInGrid, with_reply
 
@@ -442,69 +441,40 @@ def test_bins_at_another_stage(enforced_shops, caplog, stage):
     assert ("commit" in shops.entries(ODD)) == (stage > Stage.MASK)
 
 
-@dataclass
-class Rebound:
-    """An assignment in which the odd node's bins are others, and the plan is bound to them."""
+def rebound(shops, change):
+    """Assigns bins such that the odd node's are others, and binds the plan to them."""
+    replace = msgspec.structs.replace
 
-    shops: Shops
-    change: object
-
-    def __call__(self, *args, **options):
+    def assign(*args, **options):
         made = assign_bins(*args, **options)
-        odd = self.shops.sites.keys[SHOPS[ODD]]
-        bins = dict(made.bins)
-        bins[odd] = self.change(bins[odd])
+        odd = shops.sites.keys[SHOPS[ODD]]
+        bins = dict(made.bins) | {odd: replace(made.bins[odd], **change(made.bins[odd]))}
         told = tuple(sorted((party, each.commitment) for party, each in bins.items()))
-        replace = msgspec.structs.replace
-        digest = assignment_digest(told)
-        return made._replace(
-            plan=replace(made.plan, task=replace(made.plan.task, assignment=digest)),
-            bins={party: replace(each, commitments=told) for party, each in bins.items()},
-        )
+        task = replace(made.plan.task, assignment=assignment_digest(told))
+        bins = {party: replace(each, commitments=told) for party, each in bins.items()}
+        return made._replace(plan=replace(made.plan, task=task), bins=bins)
+
+    return assign
 
 
-def twice(bins):
-    """The same id in two places: its label would move the counts by two."""
-    ids = (bins.ids[0], *bins.ids[:-1])
-    return msgspec.structs.replace(bins, ids=ids)
+SPACED = np.linspace(0, 1, len(IDS) // 4).astype("<f8").tobytes()
+WRONG = {  # an id in two places would move the counts by two
+    "the bins name an example twice": lambda bins: {"ids": (bins.ids[0], *bins.ids[:-1])},
+    "not those of a roster that this site made": lambda bins: {"ids": (*bins.ids[:-1], "99999")},
+    "there are 999 bins for 1,000 examples": lambda bins: {"places": bins.places[:-4]},
+    "a bin lies outside": lambda bins: {
+        "places": np.int32(bins.number).tobytes() + bins.places[4:]
+    },
+    "the bins name examples in another way": lambda _: {"ids": (), "scores": SPACED},
+}
 
 
-def unlisted(bins):
-    """An example that the node has, and left out of its roster."""
-    return msgspec.structs.replace(bins, ids=(*bins.ids[:-1], "99999"))
-
-
-def short(bins):
-    return msgspec.structs.replace(bins, places=bins.places[:-4])
-
-
-def beyond(bins):
-    places = np.frombuffer(bins.places, "<i4").copy()
-    places[0] = bins.number
-    return msgspec.structs.replace(bins, places=places.tobytes())
-
-
-def by_scores(bins):
-    scores = np.linspace(0, 1, len(bins.ids)).astype("<f8").tobytes()
-    return msgspec.structs.replace(bins, ids=(), scores=scores)
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (twice, "the bins name an example twice"),
-        (unlisted, "not those of a roster that this site made"),
-        (short, "there are 999 bins for 1,000 examples"),
-        (beyond, "a bin lies outside"),
-        (by_scores, "the bins name examples in another way"),
-    ],
-    ids=lambda value: getattr(value, "__name__", ""),
-)
+@pytest.mark.parametrize("reason", WRONG)
 def test_bins_that_the_plan_is_bound_to_and_that_are_wrong(
-    enforced_shops, caplog, monkeypatch, change, reason
+    enforced_shops, caplog, monkeypatch, reason
 ):
     shops = enforced_shops()
-    monkeypatch.setattr(flower_labels, "assign_bins", Rebound(shops, change))
+    monkeypatch.setattr(flower_labels, "assign_bins", rebound(shops, WRONG[reason]))
     refused(shops, caplog, reason)
 
 

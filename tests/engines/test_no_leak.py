@@ -20,7 +20,6 @@ from sites import open_policy
 
 import fedgauge as fg
 from fedgauge.engines import participant, simulation
-from fedgauge.engines import simulation as rounds
 from fedgauge.keys import SigningKey
 from fedgauge.secagg import Stage, Sum, SummationServer, masking, secret_sharing
 
@@ -33,7 +32,6 @@ SCORES = dict(zip(NAMES, zip(HIGH, LOW, strict=True), strict=True))
 MANY = (104_729, 99_991, 93_047, 88_883, 95_803)
 FEW = (70_879, 81_647, 76_541, 67_759, 72_661)
 COUNTS = dict(zip(NAMES, zip(MANY, FEW, strict=True), strict=True))
-# Primes above 2^16, so that no short form of one is likely by chance.
 AXIS = fg.Axis.uniform(4, outside="clip")
 TASK = fg.BinaryTask(positive=POSITIVE)
 PLANS = {
@@ -310,7 +308,7 @@ class Recorded(SummationServer):
 @every_plan
 def test_rounds(watch, monkeypatch, plan):
     monkeypatch.setattr(Recorded, "watch", watch, raising=False)
-    monkeypatch.setattr(rounds, "SummationServer", Recorded)
+    monkeypatch.setattr(simulation, "SummationServer", Recorded)
     drawn = []
     work = simulation.contribution
 

@@ -8,7 +8,6 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from sklearn.metrics import roc_auc_score
 
 import fedgauge as fg
 from fedgauge.engines.simulation import simulate
@@ -83,6 +82,8 @@ def test_score_files_and_a_score_table(clients, result, tmp_path):
         pq.write_table(pa.table({"y": labels, "p": scores}), tmp_path / f"{name}.parquet")
         files[name] = fg.ScoreFile(tmp_path / f"{name}.parquet", label="y", score="p")
     assert fg.evaluate(files).record == result.record
+    with pytest.raises(fg.InputError, match="clients must be a mapping"):
+        fg.evaluate(files["site-a"])
     labels, scores = pool(clients)
     site = np.repeat(list(SITES), list(SITES.values()))
     pq.write_table(pa.table({"y": labels, "p": scores, "site": site}), tmp_path / "all.parquet")
@@ -137,21 +138,9 @@ def test_a_client_named_twice_is_refused(clients, form, privacy):
     twice = form([*clients.items(), ("site-a", clients["site-b"])])
     with pytest.raises(fg.InputError, match="client 'site-a' is named twice, and would count"):
         fg.evaluate(twice, privacy=privacy)
-
-
-def test_a_client_named_twice_is_refused_in_a_secure_sum(clients):
     plan = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(8), fg.Cohort(3))
-    twice = [*clients.items(), ("site-a", clients["site-b"])]
     with pytest.raises(fg.InputError, match="client 'site-a' is named twice"):
-        simulate(twice, plan, summation="secure")
-
-
-@pytest.mark.parametrize("label", [0, 1])
-def test_client_with_one_class(clients, label):
-    clients["site-d"] = [label] * 30, np.linspace(0, 1, 30)
-    labels, scores = pool(clients)
-    low, high = fg.evaluate(clients).roc_auc.bounds
-    assert low <= roc_auc_score(labels, scores) <= high
+        simulate([*clients.items(), ("site-a", clients["site-b"])], plan, summation="secure")
 
 
 EMPTY = {
@@ -182,29 +171,11 @@ def test_no_clients(nobody):
         fg.evaluate(nobody)
 
 
-@pytest.mark.parametrize("estimator", [fg.Aligned(), fg.Aligned("linear"), fg.Quantile(16)])
-def test_all_scores_equal(estimator):
-    found = fg.evaluate({"a": ([0, 1, 0], [0.5] * 3), "b": ([1], [0.5])}, estimator=estimator)
-    assert found.roc_auc.value == pytest.approx(0.5)
-    assert found.roc_auc.bounds == (0.0, 1.0)
-    assert found.roc_curve()(0.25) == pytest.approx(0.25)
-    assert len(str(found).splitlines()) == 5
-
-
 @pytest.mark.parametrize(("label", "missing"), [(0, "positive"), (1, "negative")])
 def test_one_class_everywhere(label, missing):
     found = fg.evaluate({"a": ([label] * 3, [0.1, 0.2, 0.3]), "b": ([label], [0.4])})
     assert found.negatives + found.positives == 4
-    for ask in (
-        lambda: found.roc_auc,
-        lambda: found.average_precision,
-        found.roc_curve,
-        found.pr_curve,
-    ):
-        with pytest.raises(fg.UndefinedMetric, match=f"no client has a {missing} example"):
-            ask()
-    lines = str(found).splitlines()
-    assert len(lines) == 5
+    assert len(str(found).splitlines()) == 5
     assert f"no client has a {missing} example" in str(found)
 
 
@@ -228,13 +199,6 @@ WRONG_CLIENTS = {
 def test_clients_of_another_shape(wrong):
     with pytest.raises(fg.InputError, match="clients must be a mapping, or an iterable of"):
         fg.evaluate(wrong)
-
-
-def test_score_file_that_is_not_named(tmp_path):
-    pq.write_table(pa.table({"y": [0, 1], "p": [0.1, 0.9]}), tmp_path / "s.parquet")
-    file = fg.ScoreFile(tmp_path / "s.parquet", label="y", score="p")
-    with pytest.raises(fg.InputError, match="clients must be a mapping"):
-        fg.evaluate(file)
 
 
 WRONG_DATA = {
@@ -348,16 +312,6 @@ def test_score_sums_that_cannot_be_are_refused_before_data_is_read(options, told
         fg.evaluate(iter(clients.items()), **{"score_sums": True} | options)
 
 
-def test_score_sums_of_a_plan(clients):
-    found = fg.evaluate(clients, make_plan(score_sums=True))
-    labels, scores = pool(clients)
-    expected = fg.ScoreHistogram(fg.Axis.uniform(64), sum_steps=256)
-    expected.update(labels, scores)
-    np.testing.assert_array_equal(found.released.sums, expected.sums)
-    shortcut = fg.evaluate(clients, axis=fg.Axis.uniform(64), score_sums=True)
-    assert shortcut.record.slices == found.record.slices
-
-
 def test_small_clients_counted_together_have_their_sums():
     rng = np.random.default_rng(0)
     labels, scores = rng.integers(0, 2, 3_000), rng.random(3_000)
@@ -366,6 +320,8 @@ def test_small_clients_counted_together_have_their_sums():
     expected.update(labels, scores)
     found = fg.evaluate(rows, axis=fg.Axis.uniform(16), score_sums=True)
     np.testing.assert_array_equal(found.released.sums, expected.sums)
+    planned = fg.evaluate(rows, make_plan(axis=fg.Axis.uniform(16), score_sums=True))
+    assert planned.record.slices == found.record.slices
 
 
 @pytest.mark.parametrize("needed", [4, 100])
@@ -389,23 +345,15 @@ def test_tree_changes_the_plan_and_no_number(clients, result, tree):
     found = fg.evaluate(clients, tree=tree)
     assert found.plan.tree == tree
     assert found.record.slices == result.record.slices
+    for name in ("auto", "flat"):
+        assert fg.evaluate(clients, tree=name).record == result.record
 
 
-@pytest.mark.parametrize("tree", ["auto", "flat"])
-def test_named_trees_are_flat(clients, result, tree):
-    assert fg.evaluate(clients, tree=tree).record == result.record
-
-
-@pytest.mark.parametrize("tree", [(), (0,), (-4096, -1), (2.5,), "deep"])
-def test_wrong_trees(clients, tree):
+@pytest.mark.parametrize("tree", [(), (0,), (-4096, -1), (2.5,), "deep", (16, 16), (4096, 2)])
+def test_trees_that_are_none_or_do_not_fit_the_axis(clients, tree):
+    axis = fg.Axis.uniform(4096) if tree in ((16, 16), (4096, 2)) else "auto"
     with pytest.raises(fg.PlanError, match="tree"):
-        fg.evaluate(clients, tree=tree)
-
-
-@pytest.mark.parametrize("tree", [(16, 16), (4096, 2)])
-def test_trees_that_do_not_fit_the_axis(clients, tree):
-    with pytest.raises(fg.PlanError, match="tree"):
-        fg.evaluate(clients, axis=fg.Axis.uniform(4096), tree=tree)
+        fg.evaluate(clients, axis=axis, tree=tree)
 
 
 def test_a_tree_sets_the_bins_of_the_automatic_axis_and_no_other_name_does(clients):
@@ -429,15 +377,6 @@ def test_privacy_statement_and_verdict(result):
     assert lines[0].startswith("3 clients, 1,440 examples, ")
     assert f"{result.roc_auc.value:.4f}" in lines[1]
     assert "simulated" in lines[3]
-
-
-@pytest.mark.parametrize(("positive", "expected"), [("yes", 2), ("no", 1)])
-def test_positive_label_text(positive, expected):
-    clients = {"a": (["yes", "no"], [0.9, 0.2]), "b": (["yes"], [0.7])}
-    found = fg.evaluate(clients, positive=positive)
-    assert found.positives == expected
-    assert found.plan.task.positive == positive
-    assert found.roc_auc.value == (1.0 if positive == "yes" else 0.0)
 
 
 def test_what_is_no_way_to_sum_or_no_plan_is_refused():

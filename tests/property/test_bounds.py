@@ -96,21 +96,7 @@ def test_bounds_of_every_area_hold_that_of_the_pooled_data(data, examples, axis,
 @example((np.array([1, 0]), np.array([0.0, 0.5])), Axis.from_edges([0, 1e-17, 0.5, 1]))
 @example((np.array([1, 0]), np.array([1e-9, 0.5])), Axis.from_values([1e-9, 0.5]))
 def test_bounds_of_losses_hold_those_of_the_pooled_data(examples, axis):
-    result = bounds.pooled(examples, axis)
-    labels, scores = examples
-    log_loss = sk.log_loss(labels, scores, labels=[0, 1])
-    bounds.check(result.log_loss, log_loss, (0, math.inf))
-    bounds.check_includes_bounds(result.log_loss)
-    bounds.check(result.brier_score, np.mean((scores - labels) ** 2), (0, 1))
-    bounds.check_includes_bounds(result.brier_score)
-    rate = labels.mean()
-    if 0 < rate < 1:
-        entropy = -rate * math.log(rate) - (1 - rate) * math.log(1 - rate)
-        bounds.check(result.normalized_entropy, log_loss / entropy, (0, math.inf))
-        bounds.check_includes_bounds(result.normalized_entropy)
-    else:
-        with pytest.raises(UndefinedMetric, match="both classes"):
-            result.normalized_entropy  # noqa: B018
+    bounds.check_losses(bounds.pooled(examples, axis), *examples)
 
 
 @settings(deadline=None, max_examples=80)
@@ -294,6 +280,10 @@ RANGES = {
 }
 
 
+ESTIMATORS = [Aligned(), Aligned("linear"), fg.Range(), fg.Range("l1")]
+ESTIMATORS += [Quantile(6), Quantile(16, pr="combine")]
+
+
 @st.composite
 def noisy_results(draw):
     tree = draw(st.sampled_from([(1,), (4,), (12,), (3, 4), (2, 2, 3), (2, 3, 2)]))
@@ -309,7 +299,7 @@ def noisy_results(draw):
         axis=axis,
         tree=tree,
         privacy=fg.DistributedDP(epsilon),
-        estimator=draw(st.sampled_from([Aligned(), Aligned("linear"), fg.Range(), Quantile(6)])),
+        estimator=draw(st.sampled_from(ESTIMATORS)),
         seed=draw(st.integers(0, 2**20)),
     )
 

@@ -322,7 +322,7 @@ NEIGHBOURS = {
     "a row more": {**BASE, "c": ([1, 0, 1], [0.55, 0.45, 0.99])},
     "a row less": {**BASE, "c": ([1], [0.55])},
     "a flipped label": {**BASE, "c": ([0, 0], [0.55, 0.45])},
-    "a moved score": {**BASE, "c": ([1, 0], [7.5, 0.45])},
+    "a moved score": {**BASE, "c": ([1, 0], [1e300, 0.45])},
     "another client": {**BASE, "a": ([0] * 50, np.linspace(0, 1, 50))},
 }
 HINTS = [
@@ -330,6 +330,7 @@ HINTS = [
     {"examples": 1000, "positive_rate": 0.3},
     {"tree": (4, 4)},
     {"tree": (4, 4), "positive_rate": 0.3},
+    {"tree": "flat", "positive_rate": 0.3},
     {"axis": Axis.logit(8, outside="clip"), "cohort": Cohort(min_survivors=2)},
     {"tree": (4, 4), "score_sums": True},
 ]
