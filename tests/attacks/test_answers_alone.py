@@ -260,16 +260,28 @@ def lie(world, made, numbers):
     return LabelAnswer.signed(world.site(SHOP).key, made.plan, bytes(32), numbers)
 
 
+def answers_of(world, made):
+    """What both honestly answer, of which nothing is said."""
+    honest = [world.answers(made.plan, name) for name in TWO]
+    assert world.conclude(made.plan, honest).caution is None
+    return honest
+
+
+def blamed(world, made, numbers, honest):
+    """The result when a shop lies, whose caution names it and nobody else."""
+    result = world.conclude(made.plan, [lie(world, made, numbers), honest[1]])
+    assert f"{SHOP} sent what no labels have" in result.caution
+    assert OTHER not in result.caution
+    return result
+
+
 @pytest.mark.parametrize("told", LIES.values(), ids=LIES)
 @pytest.mark.parametrize("kind", PAIRS)
 def test_a_pair_that_no_labels_have_is_a_caution_with_its_partys_name(world, kind, told):
     """The AUC was 1.000 (0.998 to 1.000), or 0.000, and nothing was said."""
     made = world.told(PAIRS[kind], kind)
-    honest = [world.answers(made.plan, name) for name in TWO]
-    assert world.conclude(made.plan, honest).caution is None
-    result = world.conclude(made.plan, [lie(world, made, told(*honest[0].numbers)), honest[1]])
-    assert f"{SHOP} sent what no labels have" in result.caution
-    assert OTHER not in result.caution
+    honest = answers_of(world, made)
+    result = blamed(world, made, told(*honest[0].numbers), honest)
     assert result.caution in str(result)
     result.to_json(world.folder / "r.json")
     assert fg.LabelAuc.from_json(world.folder / "r.json").caution == result.caution
@@ -298,14 +310,11 @@ def test_counts_that_other_parties_rows_cover_are_a_caution_with_their_partys_na
         rows = "".join(f"u{i},{label}\n" for i in world.rows_of(name))
         (world.folder / f"{name}.csv").write_text(f"user,bought\n{rows}")
     made = world.told(ONE, tree=tree)
-    honest = [world.answers(made.plan, name) for name in TWO]
-    assert world.conclude(made.plan, honest).caution is None
+    honest = answers_of(world, made)
     leaves = np.array(honest[0].numbers[-32:])
     leaves[bins] += number
     numbers = np.concatenate([leaves.reshape(n, -1).sum(axis=1) for n in made.plan.final.nodes])
-    result = world.conclude(made.plan, [lie(world, made, numbers), honest[1]])
-    assert f"{SHOP} sent what no labels have" in result.caution
-    assert OTHER not in result.caution
+    result = blamed(world, made, numbers, honest)
     result.to_json(world.folder / "r.json")
     assert fg.Evaluation.from_json(world.folder / "r.json").caution == result.caution
 
@@ -317,8 +326,7 @@ def test_a_little_too_much_in_each_of_many_bins_is_a_caution_with_its_partys_nam
     privacy = fg.LocalDP(1.0, unit="label") if kind == "flips" else ONE
     wanted = {"tree": (16, 4) if kind == "tree" else (128,)}
     made = world.told(privacy, **wanted)
-    honest = [world.answers(made.plan, name) for name in TWO]
-    assert world.conclude(made.plan, honest).caution is None
+    honest = answers_of(world, made)
     totals = np.array(dict(made.totals.by_party)[world.keys[SHOP]])[::way]
     if kind == "flips":  # as many as before, and none of them flipped
         told = np.diff(np.minimum(np.cumsum(totals[::-1]), sum(honest[0].numbers)), prepend=0)
@@ -327,31 +335,24 @@ def test_a_little_too_much_in_each_of_many_bins_is_a_caution_with_its_partys_nam
         high = np.arange(len(totals)) >= len(totals) // 2
         leaves = np.where(high, totals + 6, -6)[::way]
         numbers = np.concatenate([leaves.reshape(n, -1).sum(axis=1) for n in made.plan.final.nodes])
-    result = world.conclude(made.plan, [lie(world, made, numbers), honest[1]])
-    assert f"{SHOP} sent what no labels have" in result.caution
-    assert OTHER not in result.caution
+    blamed(world, made, numbers, honest)
 
 
 def test_levels_of_a_tree_that_tell_of_other_labels_are_a_caution(world):
     """None of the bins has a positive, and half of what is in all of them is."""
     made = world.told(tree=(8, 4))
-    honest = [world.answers(made.plan, name) for name in TWO]
+    honest = answers_of(world, made)
     totals = np.array(dict(made.totals.by_party)[world.keys[SHOP]])
-    numbers = [*totals.reshape(8, -1).sum(axis=1) // 2, *[0] * 32]
-    result = world.conclude(made.plan, [lie(world, made, numbers), honest[1]])
-    assert f"{SHOP} sent what no labels have" in result.caution
+    blamed(world, made, [*totals.reshape(8, -1).sum(axis=1) // 2, *[0] * 32], honest)
 
 
 def test_labels_that_are_none_of_them_flipped_are_a_caution_with_their_partys_name(world):
     """Of 1,000 labels flipped with a chance of 1 in 21, 14 or fewer are: once in 10^8."""
     made = world.told(FLIPS)
-    honest = [world.answers(made.plan, name) for name in TWO]
-    assert world.conclude(made.plan, honest).caution is None
+    honest = answers_of(world, made)
     totals = dict(made.totals.by_party)[world.keys[SHOP]]
     for numbers in ([0] * len(totals), totals):
-        result = world.conclude(made.plan, [lie(world, made, numbers), honest[1]])
-        assert f"{SHOP} sent what no labels have" in result.caution
-        assert OTHER not in result.caution
+        blamed(world, made, numbers, honest)
 
 
 def test_parties_named_in_an_edited_result_are_names(world):

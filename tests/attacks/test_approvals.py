@@ -154,7 +154,11 @@ def test_an_approval_at_another_cost_is_worth_nothing(attack, officer, monkeypat
     assert "at this cost" in refusal(session)[1]
 
 
-@pytest.mark.parametrize("junk", [b"", b"{}", b"[]", b"\xff" * 5000, b'{"approver":"x"}'])
+DAMAGED = [b"", b"{}", b"[]", b"\xff" * 5000, b"[" * 100_000, b'{"a":' * 50_000, b"9" * 10_000]
+DAMAGED += [b'{"approver":"x"}', b'{"approver":"\xff","signature":"AA"}', b"1e999999", b"a = 9"]
+
+
+@pytest.mark.parametrize("junk", DAMAGED, ids=range(len(DAMAGED)))
 def test_a_damaged_approval_is_none(attack, officer, junk):
     session = attack.begin(PLAN)
     approve_run(attack, officer, 0).write_bytes(junk)

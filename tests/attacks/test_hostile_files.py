@@ -30,7 +30,7 @@ from fedgauge.data.files import ScoreFile
 from fedgauge.data.rewriting import Rewrite
 from fedgauge.errors import PlanError, SiteError
 from fedgauge.privacy.accounting import gaussian_delta, skellam_delta
-from fedgauge.site import Site, create_site
+from fedgauge.site import create_site
 from fedgauge.site.policy import SiteFile
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "results"
@@ -125,6 +125,11 @@ ODD = {
 }
 
 
+def run_soon(command, name):
+    with no_waiting():
+        return run(*(name if word == "FILE" else word for word in command))
+
+
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("kind", READ)
 def test_what_is_no_file_is_neither_waited_for_nor_read(folder, kind, odd):
@@ -133,9 +138,7 @@ def test_what_is_no_file_is_neither_waited_for_nor_read(folder, kind, odd):
     path.unlink(missing_ok=True)
     ODD[odd](path)
     for command in commands:
-        words = [name if word == "FILE" else word for word in command]
-        with no_waiting():
-            done = run(*words)
+        done = run_soon(command, name)
         if kind == "target" and odd == "nothing":  # such a link names no file
             assert done.exit_code == 0
         else:
@@ -169,9 +172,7 @@ def test_a_file_that_is_too_large_is_not_read(folder, kind):
         file.truncate(1 << 40)
     if kind == "key":
         (folder / name).chmod(0o600)
-    words = [name if word == "FILE" else word for word in commands[0]]
-    with no_waiting():
-        done = run(*words)
+    done = run_soon(commands[0], name)
     assert done.exit_code in (1, 2)
     assert done.stderr.count("\n") == 1
 
@@ -226,6 +227,11 @@ except SystemExit as ended:
 """
 
 
+def program(text, *arguments):
+    command = [sys.executable, "-c", text, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.parametrize("bomb", BOMBS)
 @pytest.mark.parametrize(
     "command",
@@ -237,9 +243,7 @@ except SystemExit as ended:
 )
 def test_compressed_rows_take_no_more_memory_than_rows(folder, bomb, command):
     packed(folder / "bomb.csv.gz", *BOMBS[bomb])
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, *command], capture_output=True, text=True, check=False
-    )
+    done = program(CHILD, *command)
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("\n") == 1
     assert int(done.stdout.split()[-1]) < MOST
@@ -249,9 +253,7 @@ def test_compressed_rows_take_no_more_memory_than_rows(folder, bomb, command):
 def test_long_rows_are_rewritten_few_at_a_time(folder):
     packed(folder / "b.csv.gz", (b"y,p,t\n", 1), (b"1,0.5," + b"x" * 900_000 + b"\n", 400))
     command = ("apply", "map.json", "b.csv.gz", "--score", "p", "-o", "out.csv.gz")
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, *command], capture_output=True, text=True, check=False
-    )
+    done = program(CHILD, *command)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.split()[-1]) < MOST
 
@@ -310,9 +312,7 @@ def test_no_bit_at_the_end_of_a_parquet_file_ends_the_process(tmp_path):
     """PyArrow lets some of what its C++ throws end the process, so this is another one."""
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"y": [0, 1], "p": [0.1, 0.9]}), path)
-    done = subprocess.run(
-        [sys.executable, "-c", FLIPS, path], capture_output=True, text=True, check=False
-    )
+    done = program(FLIPS, path)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -488,24 +488,21 @@ def test_a_fault_of_ours_is_one_line_without_data_and_shown_whole_where_that_is_
 
 
 @pytest.mark.usefixtures("folder")
-def test_reports_of_an_exact_result_are_refused_and_counts_beyond_a_float_are_shown():
-    saved = json.loads(Path("r.json").read_text())
-    for reports in (0, 7, -1):
-        Path("z.json").write_text(json.dumps(saved | {"reports": reports}))
-        assert "number of reports" in complaint(run("show", "z.json"), code=1)
+def test_numbers_of_reports_that_no_result_has_are_refused_and_large_counts_are_shown():
+    local, none = FIXTURES / "local-oue.json", "it has no number of reports"
+    for path, told, numbers in (
+        ("r.json", "number of reports", (0, 7, -1)),
+        (local, none, (0, -1, None)),
+    ):
+        saved = json.loads(Path(path).read_text())
+        for reports in numbers:
+            Path("z.json").write_text(json.dumps(saved | {"reports": reports}))
+            assert told in complaint(run("show", "z.json"), code=1)
     saved = json.loads((FIXTURES / "gaussian.json").read_text())
     saved["slices"][0]["counts"][0][1] = 2**62
     Path("z.json").write_text(json.dumps(saved))
     done = run("show", "z.json")
     assert done.exit_code in (0, 2), done.output
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_result_of_local_reports_without_any_is_refused():
-    saved = json.loads((FIXTURES / "local-oue.json").read_text())
-    for reports in (0, -1, None):
-        Path("z.json").write_text(json.dumps(saved | {"reports": reports}))
-        assert "it has no number of reports" in complaint(run("show", "z.json"), code=1)
 
 
 @pytest.mark.usefixtures("folder")
@@ -573,9 +570,7 @@ def test_damaged_files_are_one_line(folder, kind, data):
     if kind == "key":
         (folder / name).chmod(0o600)
     for command in commands:
-        words = [name if word == "FILE" else word for word in command]
-        with no_waiting():
-            done = run(*words)
+        done = run_soon(command, name)
         assert done.exit_code in (1, 2), (command, done.output)
         assert done.stderr.count("\n") == 1, (command, done.stderr)
 
@@ -598,17 +593,3 @@ def test_damaged_totals_are_refused():
             msgspec.convert(ranks | {"by_party": [["AAAA", facts, ""]]}, RankTotals)
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(ranks | {"examples": 10**40}, RankTotals)
-
-
-@pytest.mark.parametrize("data", [*DAMAGED, b'{"approver":"\xff","signature":"AA"}'])
-@pytest.mark.usefixtures("folder")
-def test_a_damaged_approval_is_none(data):
-    from fedgauge.site.site import approval_path, require_approval
-
-    site = Site.from_toml("site/site.toml")
-    path = approval_path(site, b"s" * 16)
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(data)
-    plan = fg.EvaluationPlan.load("plan.json")
-    with pytest.raises(fg.FedgaugeError):
-        require_approval(site, b"s" * 16, plan)
