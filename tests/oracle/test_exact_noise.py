@@ -102,24 +102,17 @@ def test_draws_have_the_law(law):
     )
 
 
+LAPLACE = (DiscreteLaplace, 1, dp.m.make_laplace, "i64")
+GAUSSIAN = (DiscreteGaussian, 2, dp.m.make_gaussian, "f64")
+
+
 @pytest.mark.parametrize("scale", [1, 40, 1_000_000])
-def test_laplace_draws_are_like_opendps(scale):
+@pytest.mark.parametrize(("law", "power", "make", "unit"), [LAPLACE, GAUSSIAN])
+def test_draws_are_like_opendps(law, power, make, unit, scale):
     bits = RandomBits(SimulatedKeystream(3))
-    law = DiscreteLaplace(Fraction(scale))
-    ours = [law.draw(bits) for _ in range(DRAWS)]
-    space = dp.atom_domain(T="i64"), dp.absolute_distance(T="i64")
-    theirs = [dp.m.make_laplace(*space, scale=float(scale))(0) for _ in range(DRAWS)]
-    assert same_law(ours, theirs) > FALSE_ALARM
-
-
-@pytest.mark.parametrize("sigma", [1, 30, 100_000])
-def test_gaussian_draws_are_like_opendps(sigma):
-    bits = RandomBits(SimulatedKeystream(4))
-    law = DiscreteGaussian(Fraction(sigma**2))
-    ours = [law.draw(bits) for _ in range(DRAWS)]
-    space = dp.atom_domain(T="i64"), dp.absolute_distance(T="f64")
-    theirs = [dp.m.make_gaussian(*space, scale=float(sigma))(0) for _ in range(DRAWS)]
-    assert same_law(ours, theirs) > FALSE_ALARM
+    ours = [law(Fraction(scale**power)).draw(bits) for _ in range(DRAWS)]
+    noise = make(dp.atom_domain(T="i64"), dp.absolute_distance(T=unit), scale=float(scale))
+    assert same_law(ours, [noise(0) for _ in range(DRAWS)]) > FALSE_ALARM
 
 
 def same_law(ours, theirs):

@@ -140,14 +140,3 @@ def test_calling_a_quantile_curve_looks_up_scipys_survivals(interpolation, pr):
         else:
             flagged = len(labels) * along(s, scores)
         assert pr_curve(d)(x) == pytest.approx(min(positives * x / flagged, 1), abs=1e-8)
-
-
-@pytest.mark.parametrize("interpolation", ["pchip", "linear"])
-def test_pchip_never_overshoots(interpolation):
-    labels, scores = examples(3, size=60)
-    for estimator in (Aligned(interpolation), Quantile(9, interpolation)):
-        axis = Axis.uniform(12)
-        d = estimate(axis, counts_on(axis, labels, scores), estimator)
-        for pieces in (d.fpr_pieces, d.tpr_pieces):
-            samples = [horner(pieces, share * d.width) for share in np.linspace(0, 1, 21)]
-            assert np.all(np.diff(samples, axis=0) >= -1e-14)

@@ -1,4 +1,4 @@
-"""Flips of labels: as often as stated, whatever the labels and each other; and what follows. Seeds
+"""What follows from flips of labels; their law is in tests/property/test_flip_enumeration.py. Seeds
 are fixed; a fresh seed would fail a correct implementation with the probability that the test
 states."""
 
@@ -12,30 +12,7 @@ import fedgauge as fg
 from fedgauge.privacy.keystream import SimulatedKeystream
 from fedgauge.privacy.local import debias, flip, least_chance, variances
 
-ROWS = 1_000_000
 FALSE_ALARM = 1e-6
-
-
-def flips_of(labels, epsilon, seed=1):
-    return flip(labels, least_chance(epsilon), SimulatedKeystream(seed)) ^ labels
-
-
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0, 8.0])
-def test_labels_flip_as_often_as_stated_false_alarm_one_in_a_million(epsilon):
-    """Positive ones, negative ones, and those next to a flipped one: three exact tests."""
-    labels = np.arange(ROWS) % 4 == 0
-    flips = flips_of(labels, epsilon)
-    rho = least_chance(epsilon) / 2**64
-    for some in (flips[labels], flips[~labels], flips[1:][flips[:-1]]):
-        found = stats.binomtest(int(some.sum()), len(some), rho)
-        assert found.pvalue > FALSE_ALARM / 3
-
-
-@pytest.mark.parametrize("wrong", [0.99, 1.01])
-def test_flips_one_per_cent_off_are_noticed(wrong):
-    flips = flips_of(np.zeros(ROWS, bool), 1.0)
-    rho = least_chance(1.0) / 2**64
-    assert stats.binomtest(int(flips.sum()), ROWS, rho * wrong).pvalue < FALSE_ALARM / 3
 
 
 def test_counts_are_unbiased_and_as_noisy_as_stated_false_alarm_one_in_a_million():

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import hypothesis.strategies as st
 import numpy as np
+import pytest
 from sklearn import metrics as sk
 from strategies import GRID
 
@@ -141,3 +142,19 @@ def check_threshold(at, examples, threshold):
     found = at.confusion_matrix
     for estimate, truth in zip((found.tp, found.fp, found.fn, found.tn), outcomes, strict=True):
         check(estimate, truth, (0, math.inf))
+
+
+def check_losses(result, labels, scores):
+    """Losses of these rows; entropy is not normalized of one class."""
+    log_loss, rate = sk.log_loss(labels, scores, labels=[0, 1]), labels.mean()
+    found = [(result.log_loss, log_loss, math.inf)]
+    found += [(result.brier_score, np.mean((scores - labels) ** 2), 1)]
+    if 0 < rate < 1:
+        entropy = -rate * math.log(rate) - (1 - rate) * math.log(1 - rate)
+        found += [(result.normalized_entropy, log_loss / entropy, math.inf)]
+    else:
+        with pytest.raises(UndefinedMetric, match="both classes"):
+            result.normalized_entropy  # noqa: B018
+    for estimate, truth, most in found:
+        check(estimate, truth, (0, most))
+        check_includes_bounds(estimate)
