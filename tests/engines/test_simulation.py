@@ -332,14 +332,6 @@ def test_too_few_clients_for_the_plan(clients, needed):
             fg.evaluate(clients, **options)
 
 
-def test_default_cohort_and_axis_are_public(result):
-    assert result.plan.cohort == fg.Cohort(min_survivors=3, max_colluding=1)
-    assert result.plan.axis == fg.Axis.uniform(4096)
-    assert result.plan.tree == (4096,)
-    other = {name: (labels, scores**4) for name, (labels, scores) in make_clients(9).items()}
-    assert fg.evaluate(other).plan == result.plan
-
-
 @pytest.mark.parametrize("tree", [(4096,), (64, 64), (16, 16, 16), (2,) * 12])
 def test_tree_changes_the_plan_and_no_number(clients, result, tree):
     found = fg.evaluate(clients, tree=tree)
@@ -364,7 +356,12 @@ def test_a_tree_sets_the_bins_of_the_automatic_axis_and_no_other_name_does(clien
         fg.evaluate(clients, axis="logit")
 
 
-def test_privacy_statement_and_verdict(result):
+def test_privacy_statement_and_verdict_and_what_is_public_by_default(result):
+    assert result.plan.cohort == fg.Cohort(min_survivors=3, max_colluding=1)
+    assert result.plan.axis == fg.Axis.uniform(4096)
+    assert result.plan.tree == (4096,)
+    other = {name: (labels, scores**4) for name, (labels, scores) in make_clients(9).items()}
+    assert fg.evaluate(other).plan == result.plan
     privacy = result.privacy
     assert privacy.model == "secure-aggregation"
     assert privacy.claim == "simulated"

@@ -92,32 +92,16 @@ def test_exact_totals_of_positives_would_tell():
     assert plan.is_noisy
 
 
-@pytest.mark.parametrize(
-    ("privacy", "task"),
-    [
-        (LABEL, None),
-        (fg.DistributedDP(1.0), LabelTask()),
-        (fg.DistributedDP(1.0, neighbours="replace-one"), LabelTask()),
-    ],
-)
-def test_a_promise_for_labels_goes_with_labels_alone(privacy, task):
-    axis = fg.Axis.from_values(range(4), outside="clip")
-    with pytest.raises(fg.PlanError, match="goes with a task of labels"):
-        fg.EvaluationPlan.under(privacy, axis, cohort=COHORT, task=task)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"unit": "label"},
-        {"neighbours": "flip"},
-        {"unit": "subject", "neighbours": "flip"},
-        {"unit": "label", "neighbours": "flip", "max_per_unit": 2},
-    ],
-)
-def test_labels_flip_and_nothing_else_does(options):
-    with pytest.raises(fg.PlanError):
-        fg.DistributedDP(1.0, **options)
+def test_a_promise_for_labels_goes_with_labels_alone_and_nothing_else_flips():
+    axis, replaced = fg.Axis.from_values(range(4), outside="clip"), {"neighbours": "replace-one"}
+    mixed = [(LABEL, None), (fg.DistributedDP(1.0), LabelTask())]
+    for privacy, task in [*mixed, (fg.DistributedDP(1.0, **replaced), LabelTask())]:
+        with pytest.raises(fg.PlanError, match="goes with a task of labels"):
+            fg.EvaluationPlan.under(privacy, axis, cohort=COHORT, task=task)
+    label, flip = {"unit": "label"}, {"neighbours": "flip"}
+    for options in (label, flip, flip | {"unit": "subject"}, label | flip | {"max_per_unit": 2}):
+        with pytest.raises(fg.PlanError):
+            fg.DistributedDP(1.0, **options)
 
 
 ALONE = fg.Cohort(1, 0)

@@ -80,8 +80,8 @@ def test_bounds_of_every_area_hold_that_of_mapped_data(examples, axis, calibrato
 @settings(deadline=None, max_examples=150)
 @given(labelled(SCORES, both=False), any_axes(), maps())
 def test_bounds_of_losses_hold_those_of_mapped_data(examples, axis, calibrator):
-    result, (labels, scores) = mapped(examples, axis, calibrator)
-    bounds.check_losses(result, labels, scores)
+    result, rows = mapped(examples, axis, calibrator)
+    bounds.check_losses(result, *rows)
 
 
 @settings(deadline=None, max_examples=200)
