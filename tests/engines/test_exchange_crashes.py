@@ -11,7 +11,7 @@ import shutil
 import exchange
 import msgspec
 import pytest
-from consortium import COORDINATOR
+from consortium import COORDINATOR, D
 from forks import KILLED
 
 import fedgauge as fg
@@ -144,7 +144,7 @@ def test_coordinator_killed_while_it_goes_on_without_some(commands, folder):
         if done.code != KILLED:
             break
         kept = copy.published()
-        copy.answer(copy.run, exchange.D, Stage.MASK, exchange.CLIENTS[exchange.D])
+        copy.answer(copy.run, D, Stage.MASK, exchange.CLIENTS[D])
         (again,) = commands(request)
         # Those who were not asked to confirm yet are not taken for missing.
         assert again.code == 0 or "0 members answered and 3 are needed" in again.err
