@@ -222,6 +222,20 @@ def test_cohort_that_grew_by_one_site_after_a_dropout(world):
         world.advance(run, without_missing=True)
 
 
+def test_a_sum_that_would_lay_a_site_bare_stops_before_anything_is_counted(world):
+    """The sum over all is known; one of them is lost before the counts are asked for."""
+    finish_with(world, *run_with(world, 1, NAMES))
+    run = world.folder / "run-2"
+    world.start(run, EXACT)
+    world.play(run, world.clients, until=Stage.ADVERTISE)
+    world.play(run, world.clients, since=Stage.SHARE, until=Stage.SHARE, skip={D})
+    for name in NAMES[:3]:
+        with pytest.raises(fg.PlanRefused, match="would or could show the sum over 1 site"):
+            world.answer(run, name, Stage.MASK)
+        assert world.entries(name)[-1] == "reserve"
+        assert not list(run.glob("3-*.reply.fgx"))
+
+
 def test_a_sum_that_was_never_confirmed_is_not_forgotten(world):
     """Whoever submitted and was not asked to confirm may be in a sum that others confirmed. However
     many others confirm: without its vote the coordinator gets nothing."""
