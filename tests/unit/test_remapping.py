@@ -242,11 +242,9 @@ def test_a_map_in_the_plan_comes_first(name):
 
 def test_a_map_is_in_sample_where_it_was_fitted_and_stays_under_other_levels(fine):
     fitted = fine.calibrator("beta")
-    assert fine.with_calibrator(fitted).in_sample
     assert fine.with_calibrator(fitted).at_level(0.9).in_sample
     other = fg.evaluate({"a": draw_rows(20_000, 0.3, seed=12)}, axis=AXIS)
     judged = other.with_calibrator(fitted)
-    assert not judged.in_sample
     assert judged.log_loss.value < other.log_loss.value
     result = fine.with_calibrator(MAPS["steps"]).at_level(0.8).with_estimator(fg.Aligned("linear"))
     assert result.mapped_by == MAPS["steps"]
