@@ -75,8 +75,9 @@ def test_too_few_are_left_when_rows_do_not_fit(engine):
         engine.run(exact_plan(), clients)
 
 
-def test_no_row_is_refused_under_noise(engine, noiseless):
-    plan = noiseless()
+@pytest.mark.parametrize("score_sums", [False, True])
+def test_no_row_is_refused_under_noise(engine, noiseless, score_sums):
+    plan = noiseless(score_sums=score_sums)
     clients = CLIENTS | {"site-1": ([0, 1], [-3.0, 1.5]), "site-2": ([], [])}
     assert_sum_over(engine.run(plan, clients), plan, clients, EVERYBODY)
 
@@ -237,12 +238,6 @@ def test_score_sums_over_those_who_stay(engine, stage):
         return
     result = engine.run(plan, CLIENTS, silent={"site-1": stage})
     assert_sums_over(result, plan, CLIENTS, OTHERS if stage <= Stage.MASK else EVERYBODY)
-
-
-def test_a_client_without_rows_adds_nothing_to_score_sums(engine, noiseless):
-    plan = noiseless(score_sums=True)
-    clients = CLIENTS | {"site-2": ([], [])}
-    assert_sum_over(engine.run(plan, clients), plan, clients, EVERYBODY)
 
 
 def test_noise_on_score_sums_follows_the_law_of_the_survivors(make_engine):

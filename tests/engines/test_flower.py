@@ -187,22 +187,19 @@ def test_another_reply_in_a_nodes_name_displaces_nothing(federation, other, firs
 
 
 def test_replies_that_say_they_are_from_other_nodes_are_their_senders(federation):
-    """After joining: then it shows at which node a member is asked."""
+    """After joining: then it shows at which node a member is asked. Who joins in another node's
+    place hurts itself alone."""
 
-    def answered(place, stage, reply):
-        late = stage is not None and stage > Stage.ADVERTISE
-        return [from_node((place + 1) % 6, reply) if late else reply]
+    def late(place, stage, reply):
+        joined = stage is not None and stage > Stage.ADVERTISE
+        return [from_node((place + 1) % 6, reply) if joined else reply]
 
-    nodes = federation(answered=answered)
-    assert np.array_equal(counts_of(nodes.evaluate()), nodes.truth())
-
-
-def test_a_member_that_joins_in_another_nodes_place_hurts_itself_alone(federation):
-    def answered(place, stage, reply):
+    def joining(place, stage, reply):
         return [from_node(1, reply) if (place, stage) == (2, Stage.ADVERTISE) else reply]
 
-    nodes = federation(answered=answered)
-    assert np.array_equal(counts_of(nodes.evaluate()), nodes.truth(without=[2]))
+    for answered, without in ((late, []), (joining, [2])):
+        nodes = federation(answered.__name__, answered=answered)
+        assert np.array_equal(counts_of(nodes.evaluate()), nodes.truth(without=without))
 
 
 def raising(nodes, error):

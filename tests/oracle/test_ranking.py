@@ -192,14 +192,6 @@ def test_a_perfect_ranking(measure, scores):
     np.testing.assert_array_equal(found.pr([0, 0.5, 1]), 1)
 
 
-@ways
-def test_an_inverted_ranking(measure):
-    found = measure([1, 1, 0, 0], [0.1, 0.2, 0.8, 0.9])
-    assert found.auc == 0
-    assert found.ap == pytest.approx((1 / 3 + 2 / 4) / 2, abs=1e-15)
-    np.testing.assert_allclose(found.roc([0, 0.5, 0.999]), 0, atol=1e-12)
-
-
 @pytest.mark.parametrize("labels", [[0, 0, 1, 1], [1, 1, 0, 0]])
 def test_bins_that_separate_the_classes_are_exact(labels):
     result = fg.evaluate({"a": (labels, [0.1, 0.2, 0.8, 0.9])}, axis=Axis.uniform(2))

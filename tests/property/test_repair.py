@@ -6,7 +6,6 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from trees import aggregations
 
 from fedgauge.estimation.repair import (
     consistent,
@@ -21,6 +20,13 @@ from fedgauge.estimation.repair import (
 many = settings(deadline=None, max_examples=80)
 trees = st.lists(st.integers(1, 5), min_size=1, max_size=4).filter(lambda t: math.prod(t) <= 60)
 noises = st.floats(1e-3, 1e3)
+
+
+def aggregations(tree):
+    """Level by level, the matrix that sums leaves into nodes."""
+    bins = math.prod(tree)
+    widths = bins // np.cumprod(tree)
+    return [np.kron(np.eye(bins // width), np.ones(width)) for width in widths]
 
 
 @st.composite
