@@ -596,10 +596,6 @@ def changed(columns, part, value, key, place):
         column[rows] = value
 
 
-def without(part, key):
-    return lambda columns: getattr(columns, part).pop(key)
-
-
 def with_scores(change):
     return lambda columns: columns.scores.update({None: change(columns.scores[None])})
 
@@ -633,8 +629,8 @@ ALL_AT_ONCE = {
     "six columns": (CLASSES, with_scores(lambda scores: np.tile(scores, 2))),
     "one column": (CLASSES, with_scores(lambda scores: scores[:, 0])),
     "one of two labels": (LABELS, lambda rows: vars(rows).update(labels=rows.labels[:, 0])),
-    "no such model": (PAIR, without("scores", "old")),
-    "no such grouping": (GROUPS, without("groups", "age")),
+    "no such model": (PAIR, lambda rows: rows.scores.pop("old")),
+    "no such grouping": (GROUPS, lambda rows: rows.groups.pop("age")),
 }
 
 
