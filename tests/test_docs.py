@@ -214,7 +214,7 @@ def test_parties_with_labels_can_follow_their_page(tmp_path, shell):
     done = shell(commands, tmp_path, COLUMNS="120")
     assert done.returncode == 0, done.stderr
     told = done.stdout
-    assert told.count("No other was read, so no label is in it.") == 8
+    assert told.count("No other column was read, so it holds no label.") == 8
     assert "4 parties" in told
     assert "hostile coordinator" in told
     assert "verified: signed by platform, confirmed by 4 of 4 sites" in told

@@ -408,11 +408,11 @@ classes that the plan does not list
     Refuses it | 100 of 200 labels are none of the plan's classes | first class
 class scores that are swapped
     $ exchange check sliced rows.csv --label gender --class-scores cat=p,dog=q {a} -> 1
-    by the score of cat, dog another class scores highest | which column is of
+    the scores of cat, dog look swapped | which column belongs to
 scores of one class in percent
     $ exchange check sliced rows.csv --label fever=y,cough=gender
         --class-scores fever=p,cough=q {a} -> 0
-    200 of 400 scores lie beyond the axis | from 0 to 1, and percent
+    200 of 400 scores lie beyond the axis | from 0 to 1, so percent
 a label that nobody named
     $ exchange check sliced rows.csv --label y --class-scores fever=p,cough=q {a} -> 2
     several labels a row | --label fever=COLUMN,cough=COLUMN
@@ -626,7 +626,7 @@ join with text for scores (no_numbers) $ exchange join run {A}.csv {columns} {a}
 
 [exact join answer]
 join an exact sum with odd labels (third_label) $ exchange join run {A}.csv {columns} {a} -> 0
-    {A}.csv: 36 of 60 labels | an exact sum stops at them | Mend the file
+    {A}.csv: 36 of 60 labels | an exact sum stops at them | Correct the file
 
 [noisy submit answer]
 submit scores in percent (percent) $ exchange submit run {a} -> 0
@@ -667,19 +667,19 @@ explain a folder $ explain run -> 2
 
 [noisy reveal answer]
 advance where one did not reveal $ exchange advance run {boss} -> 1
-    waits for {A} to reveal | 3 of 3 are needed | Everybody has paid | wait.
+    waits for {A} to reveal | 3 of 3 are needed | All sites have spent their budget | wait.
 advance without who did not reveal $ exchange advance run --without-missing {boss} -> 1
     2 shares | 3 are needed | nothing is lost | wait. | Missing: {A}
 restart where one did not reveal $ exchange restart run again --without {A} {boss} -> 1
-    3 sites have paid for the attempt in run | waiting costs nothing | --yes
+    3 sites have spent budget on the attempt in run | waiting costs nothing | --yes
 
 [noisy submit advance]
 abandon after submit $ exchange abandon run {a} -> 1
-    the numbers of {A} have left | Waiting costs nothing | --yes
+    {A} sent its numbers | Waiting costs nothing | --yes
 
 [noisy confirm answer]
 abandon by the coordinator once all have paid $ exchange abandon run {boss} -> 1
-    3 sites have paid for the attempt in run | Waiting costs nothing | --yes
+    3 sites have spent budget on the attempt in run | Waiting costs nothing | --yes
 
 [noisy over]
 join when it is over $ exchange join run {A}.csv {columns} {a} -> 1
@@ -697,7 +697,7 @@ check after submit $ exchange check run {A}.csv {columns} {a} -> 1
 
 [noisy over]
 restart when it is over $ exchange restart run again --without {A} {boss} -> 1
-    3 sites have paid | It is finished: its result is run/result.json | --yes
+    3 sites have spent budget | It is finished: its result is run/result.json | --yes
 review when it is over $ exchange review run {a} -> 0
     It is finished: its result is run/result.json
 
@@ -761,7 +761,7 @@ encode labels that the plan does not know (words)
 encode twice $ encode reports.toml {A}.csv {columns} -o {A}.fgr -> 1
     {A}.fgr exists | Send those reports again
 intake of a cut file $ intake reports.toml {A}.fgr {B}.fgr -> 1
-    {A}.fgr: 1 message refused | incomplete | copy it again | 0 reports
+    {A}.fgr: 1 message refused | incomplete | copy the whole file again | 0 reports
 intake of reports of another plan $ intake other.toml {A}.fgr {B}.fgr -> 1
     {A}.fgr: 1 message refused | of another plan | Name the plan
 intake of an empty folder $ intake reports.toml {A} -> 2

@@ -81,7 +81,7 @@ def _site(path: Path) -> Iterator[Finding]:
     yield Finding("Site file and key", "ok", f"{site.path}: {site.name}, dataset {site.dataset}")
     yield from (Finding("Owners", "mend", told) for told in wrong)
     if not wrong:
-        yield Finding("Owners", "ok", "nobody else can change what this site relies on")
+        yield Finding("Owners", "ok", "nobody else can change the site's files")
     checks: tuple[Callable[[Site], Finding], ...] = (
         _trust,
         _folder,
@@ -118,8 +118,8 @@ def _trust(site: Site) -> Finding:
         return Finding(
             "Trust",
             "note",
-            "no coordinator, so nobody may start an evaluation here: `fedgauge site trust "
-            "--coordinator NAME KEY`. A coordinator itself needs none.",
+            "no coordinator, so nobody may start an evaluation here: add one with `fedgauge site "
+            "trust --coordinator NAME KEY`. A coordinator's own site needs none.",
         )
     told = f"{len(site.coordinators)} may start evaluations; {peers} other sites"
     least = site.policy.min_cohort
@@ -135,7 +135,7 @@ def _folder(site: Site) -> Finding:
             return Finding(
                 "Folder", "note", f"others can look into {folder}: `chmod 700 {folder}` hides it."
             )
-    return Finding("Folder", "ok", f"{site.folder} is the owner's alone")
+    return Finding("Folder", "ok", f"only its owner can look into {site.folder}")
 
 
 def _ledger(site: Site) -> Finding:
@@ -144,7 +144,7 @@ def _ledger(site: Site) -> Finding:
         entries = Ledger(site.ledger_path, head=site.head_path).entries()
     except FedgaugeError as error:
         return Finding("Ledger", "mend", str(error))
-    return Finding("Ledger", "ok", f"{len(entries):,} entries; its head fits")
+    return Finding("Ledger", "ok", f"{len(entries):,} entries; its head matches")
 
 
 def _witness(site: Site) -> Finding:
@@ -152,8 +152,8 @@ def _witness(site: Site) -> Finding:
         return Finding(
             "Witness",
             "note",
-            "none: a backup of the whole folder that is put back, or a cloned machine, would spend "
-            "again unnoticed. `fedgauge site witness PATH`, on another disk or machine.",
+            "none: a restored backup of the whole folder, or a cloned machine, could spend the "
+            "budget again unnoticed. `fedgauge site witness PATH`, on another disk or machine.",
         )
     if _ledger(site).state == "mend":
         return Finding("Witness", "mend", "unknown without the ledger.")
@@ -196,7 +196,7 @@ def _clock(site: Site) -> Finding:
         return Finding(
             "Clock",
             "mend",
-            f"it says {now:%Y-%m-%d %H:%M} UTC, before the ledger's last entry of "
+            f"the clock says {now:%Y-%m-%d %H:%M} UTC, which is before the ledger's last entry of "
             f"{entries[-1].time:%Y-%m-%d %H:%M}. Set it, or find out whether this machine is an "
             "old copy.",
         )

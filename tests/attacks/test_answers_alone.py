@@ -270,7 +270,7 @@ def answers_of(world, made):
 def blamed(world, made, numbers, honest):
     """The result when a shop lies, whose caution names it and nobody else."""
     result = world.conclude(made.plan, [lie(world, made, numbers), honest[1]])
-    assert f"{SHOP} sent what no labels have" in result.caution
+    assert f"{SHOP} sent impossible numbers" in result.caution
     assert OTHER not in result.caution
     return result
 
@@ -292,7 +292,7 @@ def test_a_pair_whose_result_says_nothing_still_names_its_party(world):
     made = world.told(mechanism="adaptive")
     other = world.answers(made.plan, OTHER)
     for positives in (-5000, 5000):
-        with pytest.raises(fg.NoSignal, match=f"{SHOP} sent what no labels have"):
+        with pytest.raises(fg.NoSignal, match=f"{SHOP} sent impossible numbers"):
             world.conclude(made.plan, [lie(world, made, (positives, 0)), other])
 
 

@@ -524,7 +524,7 @@ def test_a_time_that_no_calendar_has_is_told(monkeypatch):
         return os.stat_result([*told[:8], 10**14, *told[9:]]) if path.suffix == ".json" else told
 
     monkeypatch.setattr(Path, "stat", of_the_future)
-    assert "no time of change" in complaint(run("trend", "looks", "--by", "time"))
+    assert "no readable time of change" in complaint(run("trend", "looks", "--by", "time"))
 
 
 @pytest.mark.parametrize("dot", [".", " . ", '"."', "'\t.'"])

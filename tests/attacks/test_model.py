@@ -351,7 +351,7 @@ def two_sums(folder):
 def test_another_model_in_the_second_round_is_not_scored_with(two_sums, caplog):
     two_sums.then = with_other_model
     assert two_sums.evaluate(TWO_ROUNDS) is None
-    assert "what came to score with is not what the invitation names" in caplog.text
+    assert "the model that arrived is not the one that the invitation names" in caplog.text
 
 
 def test_another_model_is_not_invited_to_in_the_second_round(two_sums, caplog, monkeypatch):

@@ -79,8 +79,8 @@ def test_an_exact_sum_is_refused_before_anything_is_shown(attack, monkeypatch, a
     before = sorted(path.name for path in folder.iterdir())
     for _ in range(2):  # asked again it says the same
         told = complaint(opened(attack, folder), code=1)
-        assert "which no rows give: somebody sent counts that it did not count" in told
-        assert "A sum cannot tell who." in told
+        assert "which is impossible: a site sent false counts" in told
+        assert "The sum does not show which site." in told
         assert sorted(path.name for path in folder.iterdir()) == before
     assert "result.json" not in before
 

@@ -440,7 +440,7 @@ def test_one_approval_is_for_both_rounds(approved):
     assert (seen.approver, seen.refusal) == ("officer", None)
     assert seen.joined.between
     assert not seen.can_be_approved
-    with pytest.raises(fg.ExchangeError, match="approved of both"):
+    with pytest.raises(fg.ExchangeError, match="covers both"):
         approve(site, second.invitation, officer, evaluation=second.invitation.session.hex())
     assert len(evaluation.sum(second).survivors) == 4
     asked = [site.ledger.spend(s.invitation.session).asked.approver for s in (server, second)]

@@ -135,7 +135,7 @@ def test_totals_follow_those_who_answered(world):
     made = world.told(mechanism="adaptive")
     world.file(TWO[0]).unlink()
     given = [world.answers(made.plan, TWO[0])]
-    with pytest.raises(ExchangeError, match="shop-b did not answer yet, and ranks are among"):
+    with pytest.raises(ExchangeError, match="shop-b did not answer yet, and ranks depend on"):
         world.conclude(made.plan, given, without_missing=True)
 
 

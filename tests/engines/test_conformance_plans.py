@@ -1,5 +1,5 @@
 """On every engine: groups, classes, labels and models give what a simulation gives; plans of two
-rounds have the same bins, the same counts, the same who may leave; and what no rows have, sent by
+rounds have the same bins, the same counts, the same who may leave; and impossible counts, sent by
 one member of five, is refused or under noise cautioned. A secure sum cannot tell who it was."""
 
 import warnings
@@ -246,7 +246,7 @@ def test_an_exact_sum_that_no_rows_have_is_refused(engine, monkeypatch, plan, ad
     with pytest.raises(fg.ProtocolError, match=told) as refused:
         engine.run(plan, CLIENTS)
     assert len(sent) == len(CLIENTS)
-    assert "start again without whom you distrust" in str(refused.value)
+    assert "start again without sites you distrust" in str(refused.value)
     assert refused.value.exit_code == 1
 
 
@@ -268,7 +268,7 @@ def test_under_noise_it_is_a_caution(engine, monkeypatch, tmp_path, tree, change
     plan = noisy_plan(1.0, bins=32, tree=tree, largest=LARGEST)
     poison(monkeypatch, at(plan, *changes))
     result = engine.run(plan, CLIENTS)
-    assert "what no rows have" in result.caution
+    assert "impossible counts" in result.caution
     assert str(result).splitlines()[-1] == f"caution            {result.caution}"
     result.to_json(tmp_path / "r.json")
     assert fg.Evaluation.from_json(tmp_path / "r.json").caution == result.caution

@@ -267,10 +267,10 @@ def test_a_site_that_joined_does_not_join_with_other_rows_and_may_name_its_own_a
         ([f"{B}.csv", "--label", "y", "--score", "p"], "this site joined with"),
         ([f"{A}.csv", "--label", "p", "--score", "y"], "this site joined with"),
         ([f"{A}.csv", "--label", "y", "--score", "p", "--subject", "y"], "this site joined with"),
-        ([f"{A}.csv"], "a file needs --label and --score too"),
-        ([f"{A}.csv", "--label", "y"], "a file needs --label and --score too"),
-        (["--label", "y"], "columns are named with a file"),
-        (["--subject", "y"], "columns are named with a file"),
+        ([f"{A}.csv"], "a file needs --label and --score"),
+        ([f"{A}.csv", "--label", "y"], "a file needs --label and --score"),
+        (["--label", "y"], "there are columns but no file"),
+        (["--subject", "y"], "there are columns but no file"),
     ],
 )
 def test_other_rows_than_those_named_at_join_are_refused(exact_steps, commands, more, told):

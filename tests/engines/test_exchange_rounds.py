@@ -240,7 +240,7 @@ def test_a_link_leads_nowhere(folder):
 
 def test_leaving_between_the_rounds_asks_first(noisy):
     told = command(noisy, A, "abandon", noisy.run, code=1)
-    assert "paid for, for both" in told
+    assert "spent the budget of both" in told
     told = command(noisy, A, "abandon", noisy.run, "--yes")
     assert "Its cost stays" in told
     assert balance(noisy) == (1.0, 0.0)
@@ -252,7 +252,7 @@ def test_leaving_between_the_rounds_asks_first(noisy):
 
 def test_leaving_a_second_round_that_was_joined_asks_too(noisy):
     assert answer(noisy, A, Stage.ADVERTISE)
-    assert "others need it in the second" in command(noisy, A, "abandon", noisy.run, code=1)
+    assert "other sites need it in the second" in command(noisy, A, "abandon", noisy.run, code=1)
     assert "Its cost stays" in command(noisy, A, "abandon", noisy.run, "--yes")
 
 
@@ -273,7 +273,7 @@ def test_the_ledger_says_that_a_second_round_is_paid_for(noisy):
     assert f"once, with evaluation {first.hex()[:8]}" in shown.stdout
     ended = commands.run("ledger", "release", second.hex()[:8], "--site", noisy.site_file(A))
     assert ended.exit_code == 0
-    assert "and stays" in ended.stdout
+    assert "and it stays spent" in ended.stdout
     assert "Given back" not in ended.stdout
     assert balance(noisy) == (1.0, 0.0)
 
@@ -284,7 +284,7 @@ def test_another_attempt_is_of_both_rounds_and_is_asked_for(noisy):
         noisy.start(noisy.folder / "again", plan)
     new = noisy.folder / "again"
     restart = "restart", noisy.run, new, "--without", D
-    assert "4 sites have paid" in command(noisy, COORDINATOR, *restart, code=1)
+    assert "4 sites have spent budget" in command(noisy, COORDINATOR, *restart, code=1)
     command(noisy, COORDINATOR, *restart, "--yes")
     assert Exchange(new, noisy.site(A)).invitation().plan == NOISY
 

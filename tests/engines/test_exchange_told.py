@@ -59,7 +59,7 @@ def test_check_sends_reserves_and_stores_nothing(folder, plan):
     assert everything(world) == before
     assert f"{A}.csv would count as {COUNTED}" in told
     assert "Asked for by consortium, of 3 sites" in told
-    assert "it stays at this site" in told
+    assert "keep it at this site" in told
     assert told.endswith("This site can join.\n")
     costs = "After this evaluation: epsilon 1" if plan is NOISY else "Exact sums on stroke-2026: 0."
     assert costs in told
@@ -333,7 +333,7 @@ def test_a_site_and_the_coordinator_are_asked_once_something_is_spent(noisy_step
         assert done.exit_code == asked
         assert (everything(world) == before) == asked
         if asked:
-            assert f"the numbers of {A} have left" in complaint(done, code=1)
+            assert f"{A} sent its numbers" in complaint(done, code=1)
             assert run(*world.arguments(A, "abandon", "--yes")).exit_code == 0
         assert not list((world.folder / A / "sessions").glob("*.client"))
     with copied(noisy_steps[stage, "answer"]) as world:
@@ -342,11 +342,11 @@ def test_a_site_and_the_coordinator_are_asked_once_something_is_spent(noisy_step
         assert done.exit_code == asked
         if asked:
             paid = 2 if stage == Stage.MASK else 3
-            assert f"{paid} sites have paid" in complaint(done, code=1)
+            assert f"{paid} sites have spent budget" in complaint(done, code=1)
             state = list((world.folder / COORDINATOR / "sessions").glob("*.server"))
             assert len(state) == 1
             again = [*world.arguments(COORDINATOR, "restart", world.folder / "new"), "--without", C]
-            assert f"{paid} sites have paid" in complaint(run(*again), code=1)
+            assert f"{paid} sites have spent budget" in complaint(run(*again), code=1)
             assert not (world.folder / "new").exists()
 
 
@@ -356,7 +356,7 @@ def test_whoever_sits_there_is_asked(noisy_steps, monkeypatch, answer, code):
         monkeypatch.setattr("fedgauge.cli.terminal.someone_is_there", lambda: True)
         done = run(*world.arguments(A, "abandon"), typed=answer)
         assert done.exit_code == code
-        assert "Do it all the same?" in done.output
+        assert "Do it anyway?" in done.output
         assert bool(list((world.folder / A / "sessions").glob("*.client"))) == bool(code)
 
 
@@ -364,10 +364,10 @@ def test_a_site_that_was_only_late_finishes_the_fifth_round(noisy_steps):
     with copied(noisy_steps[Stage.OPEN, "answer"]) as world:
         for option in ([], ["--without-missing"]):
             told = complaint(run(*world.arguments(COORDINATOR, "advance", *option)), code=1)
-            assert "Everybody has paid" in told
+            assert "All sites have spent their budget" in told
             assert "start again." not in told
         status = run(*world.arguments(A, "status")).stdout
-        assert "All of them have paid: wait." in status
+        assert "All of them have spent their budget: wait." in status
         world.answer(world.run, A, Stage.OPEN)
         assert world.advance(world.run).clients == 3
 

@@ -352,7 +352,7 @@ def test_a_node_scores_what_the_invitation_names_and_nothing_else(tmp_path, capl
     result = nodes.evaluate(plan, arrays=MODEL)
     assert result.clients == 5
     assert 2 not in [place for place, _ in nodes.scored]
-    assert "what came to score with is not what the invitation names" in caplog.text
+    assert "the model that arrived is not the one that the invitation names" in caplog.text
     # Nothing was spent: it never looked at its rows.
     assert nodes.sites.entries(nodes.names[2]) == ["reserve"]
 
@@ -362,7 +362,7 @@ def test_a_model_that_nobody_signed_is_refused(tmp_path, caplog, monkeypatch):
     nodes = Federation(tmp_path)
     with pytest.raises(fg.CohortTooSmall):
         nodes.evaluate(NOISY, arrays=MODEL)
-    assert "the invitation and the way it came do not fit" in caplog.text
+    assert "the invitation does not fit the way it came" in caplog.text
     assert not nodes.scored
 
 
@@ -372,7 +372,7 @@ def test_files_do_not_bring_a_model(tmp_path):
     server = SummationServer.invite(
         NOISY, nodes.sites.keys.values(), nodes.sites.site(COORDINATOR).key, model=b"m" * 32
     )
-    with pytest.raises(fg.PlanRefused, match="the way it came do not fit"):
+    with pytest.raises(fg.PlanRefused, match="does not fit the way it came"):
         Participant(site).answer(server.invitation.data)
 
 

@@ -508,7 +508,7 @@ def test_a_sum_that_no_labels_have_is_a_caution(make_shops, monkeypatch):
         return made[0]
 
     monkeypatch.setattr(flower_labels, "assign_bins", watched)
-    assert "what no rows have" in shops.evaluate().caution
+    assert "impossible counts" in shops.evaluate().caution
 
 
 # Labels with scores, and labels apart from them, are not mixed up
@@ -587,4 +587,4 @@ def test_a_sum_that_label_parties_joined_is_not_counted_with_scores(enforced_sho
         return call(node, message)
 
     shops.grid.call = change_apps
-    refused(shops, caplog, "what came to score with is not what the invitation names")
+    refused(shops, caplog, "the model that arrived is not the one that the invitation names")

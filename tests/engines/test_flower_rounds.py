@@ -126,7 +126,7 @@ def test_too_few_for_a_second_sum_are_told_that_it_is_paid_for(federation):
         return [] if sum(joined) > 8 else [reply]
 
     nodes.grid._answered = answered
-    with pytest.raises(fg.CohortTooSmall, match=r"2 members answered and 4 .* are paid for"):
+    with pytest.raises(fg.CohortTooSmall, match=r"2 members answered and 4 .* is spent"):
         nodes.evaluate(NOISY)
 
 

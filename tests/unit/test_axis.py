@@ -233,7 +233,7 @@ def test_numpy_whole_numbers_of_bins(make):
     assert type(axis.spec.bins) is int
 
 
-ALTERED, OTHER_FIELDS = "altered on the way", "lacks a field or has one of another kind"
+ALTERED, OTHER_FIELDS = "changed on the way", "lacks a field or has one of another kind"
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_noise_widens_every_interval_and_may_hide_calibration():
 @pytest.mark.parametrize(
     ("ask", "told"),
     [
-        (lambda result: result.with_calibrator(result.calibrator()).calibrator(), "through a map"),
+        (lambda result: result.with_calibrator(result.calibrator()).calibrator(), "already mapped"),
         (lambda result: result.calibration_error("worst"), "'expected', 'maximum', 'average', "),
         *(
             (lambda result, ask=ask, bins=bins: getattr(result, ask)(bins), "bins must be a whole")

@@ -53,7 +53,7 @@ def test_answers_and_a_result(world, kind):
         assert (done.exit_code, done.stderr) == (0, "")
         leaves = done.stdout.index("What leaves each site")
         assert leaves < done.stdout.index("What is promised") < done.stdout.index("Counted 1,000")
-        assert done.stdout.endswith(f"Saved {shop}.answer: send it to whoever scored\n")
+        assert done.stdout.endswith(f"Saved {shop}.answer: send it to the scorer\n")
     done = result("shop-a.answer", "shop-b.answer", more=("--json", "r.json"))
     assert done.exit_code == 0, done.stderr
     assert "Saved r.json, unsigned" in done.stdout
@@ -87,11 +87,11 @@ def test_what_no_labels_have_is_told_also_to_who_asks_for_quiet(world, kind, far
     world.file(SHOP).write_bytes(lie.to_bytes())
     for more in ((), ("--quiet",)):
         done = result("shop-a.answer", "shop-b.answer", more=("--json", "r.json", *more))
-        assert f"{SHOP} sent what no labels have" in done.stdout + done.stderr
+        assert f"{SHOP} sent impossible numbers" in done.stdout + done.stderr
         assert done.exit_code == (0 if far[0] > 0 and kind == "adaptive" else 2)
     if not done.exit_code:
         shown = commands.run("show", "r.json", "--quiet", columns=400)
-        assert f"{SHOP} sent what no labels have" in shown.stderr
+        assert f"{SHOP} sent impossible numbers" in shown.stderr
 
 
 def check(shop=SHOP, *more):
@@ -116,14 +116,17 @@ def test_what_would_count_is_told_before_anything_is_charged(world, kind):
     assert "no row is of an example that has a bin: 1,000 would be if upper" in done.stderr
     path.write_text(text.replace("yes", "Yes"))
     done = check()
-    assert "This site can answer, and what is warned of then stands.\n" in done.stdout
+    assert (
+        "This site can answer, but the warnings above apply, and an answer cannot be changed.\n"
+        in done.stdout
+    )
     assert "none of 1,000 rows are positive" in done.stderr
     path.write_text(text)
     assert (check(SHOP, "--quiet").stdout, world.spent(SHOP)) == ("", 0)
     assert sorted(path for path in (world.folder / SHOP).rglob("*")) == before
     counted = [each for each in answer().stdout.splitlines() if each.startswith("Counted")]
     assert f"would count as {counted[0].removeprefix('Counted ')}\n" in check().stdout
-    assert "answered the plan before: that answer stands" in check().stdout
+    assert "answered the plan before, and that answer stands" in check().stdout
 
 
 def test_labels_that_changed_since_they_were_flipped_are_refused_with_the_option(world):

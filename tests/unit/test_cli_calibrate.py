@@ -146,7 +146,7 @@ def test_a_plan_says_its_map_and_when_it_is_too_steep_for_exact_sums():
         (["--bins", 256], False),
     ):
         done = worked("plan", "--clients", 4, "--examples", 60000, "--privacy", "sa", *more)
-        assert ("behind the map bins are as narrow as" in words(done.stderr)) == steep
+        assert ("bins of mapped scores are as narrow as" in words(done.stderr)) == steep
 
 
 @pytest.mark.parametrize("command", ["calibrate", "apply"])

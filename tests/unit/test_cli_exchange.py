@@ -37,7 +37,7 @@ def test_an_invitation_is_explained_and_what_is_none_is_not(world, tmp_path):
     assert explain(NOISY) in told
     assert load_invitation(world.run / "invitation.fgx").session.hex()[:16] in told
     assert "None travels: each site brings its scores" in told
-    assert "Nothing but that the holder of that key signed this" in told
+    assert "Only that the holder of that key signed this" in told
     assert "`fedgauge exchange review`" in told
     asked = load_invitation(world.run / "invitation.fgx")
     key, digest = world.site(COORDINATOR).key, bytes(range(32))
@@ -72,7 +72,7 @@ def test_a_site_joins_and_submits_a_file_of_its_own_manner(world):
     other = commands.run(*world.arguments(A, "submit", *named), columns=200)
     assert "this site joined with" in commands.complaint(other, code=1)
     alone = commands.run(*world.arguments(A, "submit", *written), columns=200)
-    assert "columns are named with a file" in commands.complaint(alone)
+    assert "there are columns but no file" in commands.complaint(alone)
     result = commands.worked(*world.arguments(A, "submit", *named, *written), columns=200)
     assert result.stderr == ""  # no row was odd
 
@@ -111,8 +111,8 @@ def test_an_approver_gets_a_key_file_of_its_own(tmp_path):
     told = told_by("site", "approver", "officer", key, "--site", file)
     assert told.splitlines() == [
         f"Made {key}; officer approves of evaluations for {file}",
-        "The key is officer's alone and has no password: whoever copies it approves. Take it "
-        "away; bring it to approve.",
+        "The key belongs to officer alone and has no password: anyone with a copy can approve. "
+        "Keep it away from this machine, and bring it only to approve.",
     ]
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     public = SigningKey.load(key).public
@@ -137,7 +137,7 @@ def test_an_approver_with_a_key_made_elsewhere(asked):
     key, site = SigningKey.generate().public, ["--site", asked.site_file(A)]
     trust = ["site", "trust", "second", key_to_text(key), "--approver"]
     both = commands.run(*trust, "--coordinator", *site)
-    assert "Choose one of both" in commands.complaint(both)
+    assert "Choose one of the two" in commands.complaint(both)
     told = told_by(*trust, *site)
     assert told == f"second approves of evaluations for {asked.site_file(A)}\n"
     assert asked.site(A).approvers[key] == "second"
@@ -158,9 +158,7 @@ def test_review_tells_all_and_changes_nothing(asked):
     assert f"limit fails with a chance of at most about {delta} (delta)" in told
     assert "The site file\n  Allows it." in told
     assert "Approval\n  None yet.\n  You approve the plan, the sites, the coordinator" in told
-    assert (
-        "Which file and which model's scores stand behind that name, the operator chooses" in told
-    )
+    assert "The operator chooses" in told
     evaluation = asked.exchange(asked.run).invitation().session.hex()[:32]
     assert told.endswith(
         f"To approve:\n  fedgauge exchange approve {asked.run} --evaluation {evaluation} "
@@ -287,8 +285,8 @@ def test_exact_sums_are_counted(tmp_path):
     world.start(world.run, EXACT)
     told = review(world)
     assert "Exact sums on stroke-2026: 0. Limit: 3. After this evaluation: 1." in told
-    assert "None is wanted: the site file lists no approvers." in told
+    assert "No approval is needed: the site file lists no approvers." in told
     told_by(*world.arguments(A, "join"))
     told = review(world)
     assert "Exact sums on stroke-2026: 1. Limit: 3. This evaluation is in it." in told
-    assert "It has counted nothing yet; set aside: one exact sum." in told
+    assert "It has counted nothing yet. Reserved: one exact sum." in told

@@ -93,7 +93,7 @@ def test_reports_under_ids_of_others_keep_nobody_out_and_are_told(plan, folder):
     done = run("intake", "plan.toml", "b.fgr", "a.fgr")  # which was slower
     assert done.exit_code == 0
     assert f"Took in {2 * ROWS:,} reports; {2 * ROWS:,} in all\n" in done.stdout
-    told = "fedgauge: warning: 3,000 reports came under the id of another one, with other contents."
+    told = "fedgauge: warning: 3,000 reports came with the id of another report and other contents."
     assert done.stderr.startswith(told)
     assert run("intake", "plan.toml", "a.fgr").stderr == done.stderr  # as long as they count
 

@@ -159,7 +159,7 @@ def test_precision_of_nobody_is_undefined_and_the_table_says_why(table):
     table.assign(p=table.p / 2).to_parquet("scores.parquet")
     printed = done(evaluate(*DDP, "--seed", 1, "--at", 0.99))
     assert re.search(r"^precision +undefined$", printed, re.M)
-    assert "undefined: what it divides by does not stand out of the noise." in printed
+    assert "undefined: noise hides the count that it divides by." in printed
 
 
 def test_quiet_prints_nothing():
@@ -240,7 +240,7 @@ def test_saved_plan_loads_and_matches(ending):
     assert f"{expected.predicted.pr_area_error:.1e} expected" in rows
     assert f"{expected.predicted.roc_auc_error:.1e} expected" in rows
     for low, high in zip(*expected.predicted.span, strict=True):
-        assert f"{low:.1e} to {high:.1e} by what scores are like" in rows
+        assert f"{low:.1e} to {high:.1e} depending on the score distribution" in rows
     assert f"{expected.bytes_per_client:,} bytes" in rows
     assert expected.digest[:8] in rows
     assert "[0, 1]" in rows
@@ -411,12 +411,18 @@ def test_calibration(needs):
         (None, 1_234, False, "it takes about 1,200 examples."),
         (None, None, False, "no number of examples is enough with such bins."),
         (None, None, True, "no epsilon and no number of examples is enough with such bins."),
-        (0.5, None, True, "it takes epsilon 0.5 with these examples; more of them are not enough."),
+        (
+            0.5,
+            None,
+            True,
+            "it takes epsilon 0.5 with these examples; more examples alone are not enough.",
+        ),
         (
             None,
             1_234,
             True,
-            "no epsilon that protects anybody is enough with these examples; it takes about 1,200 "
+            "no epsilon that still protects anybody is enough with these examples; "
+            "it takes about 1,200 "
             "examples with this epsilon.",
         ),
     ],

@@ -91,7 +91,7 @@ def test_a_roster_holds_ids_and_no_label(platform):
     path = platform.folder / f"{SHOP}.roster"
     assert done.stdout.splitlines() == [
         f"Saved {path}: 1,000 ids, sorted, signed by {SHOP}",
-        "It shows column 'user' to whoever reads it. No other was read, so no label is in it.",
+        "Its readers see column 'user'. No other column was read, so it holds no label.",
         "Send it to whoever scores these examples.",
     ]
     made = Roster.from_bytes(path.read_bytes())
@@ -264,7 +264,7 @@ def test_who_is_no_peer_did_not_assign_or_sent_no_roster_is_left_out(platform):
     path = platform.site_file(COORDINATOR)
     text = path.read_text()
     path.write_text(re.sub(rf'\n\[\[peers\]\]\nname = "{SHOP}"\nkey = ".*"\n', "\n", text))
-    assert "was given bins and is no peer" in complaint(start(platform))
+    assert "got bins but is no longer a peer" in complaint(start(platform))
     assert not platform.run.exists()
     path.write_text(text)
     plan, site = platform.folder / "out" / "plan.toml", platform.site_file(SHOP)
@@ -279,8 +279,8 @@ def test_who_is_no_peer_did_not_assign_or_sent_no_roster_is_left_out(platform):
     [
         (["--score", "p"], "the plan is for labels apart from scores"),
         (["--id", "user"], "--id needs the bins"),
-        (["--id", "user", "--score", "p"], "one too many"),
-        (["--id", "user", "--bins", "BINS", "--subject", "s"], "Leave out --subject"),
+        (["--id", "user", "--score", "p"], "do not go together"),
+        (["--id", "user", "--bins", "BINS", "--subject", "s"], "--subject does not go with --bins"),
         (["--bins", "BINS"], "--bins needs the column"),
         ([], "Name the column of ids, and the bins that this site was sent: --id COLUMN --bins"),
         (["--score", "p", "--bins", "BINS"], "these bins go by ids"),

@@ -119,8 +119,8 @@ def test_undefined_metrics_and_thresholds_between_edges_are_named_as_such(saved)
     assert row(printed, "precision") == "undefined"
     assert row(printed, "recall").startswith("0.0000")
     coarse = [*SCORES_FILE, "--bins", 10]
-    assert "divides a bin" in run("evaluate", *coarse, "--at", 0.55).stdout
-    assert "divides a bin" not in run("evaluate", *coarse, "--at", 0.5).stdout
+    assert "lies inside a bin" in run("evaluate", *coarse, "--at", 0.55).stdout
+    assert "lies inside a bin" not in run("evaluate", *coarse, "--at", 0.5).stdout
     table = pa.table({"y": LABELS, "p": SCORES * 10 - 5, "site": ["a"] * len(LABELS)})
     pq.write_table(table, "scores.parquet")
     run("evaluate", *SCORES_FILE, "--range", -5, 5, "--json", "r.json")
@@ -133,7 +133,7 @@ def test_undefined_metrics_and_thresholds_between_edges_are_named_as_such(saved)
 
 @pytest.mark.usefixtures("saved")
 def test_wrong_requests_are_told_in_one_line():
-    outside = "--at 7 lies outside the axis of this result, which goes from"
+    outside = "--at 7 lies outside the axis of this result"
     for options, code, remedy in (
         ("nothing.json", 2, "cannot read"),
         ("r.json --at nan", 2, "must be a number"),
@@ -388,8 +388,8 @@ def test_reliability_and_decision_tables(saved_reliability, result):
     )[:, at].T
     np.testing.assert_allclose(rows, expected, atol=6e-5)
     low = f"{curve.useful[0].low:.3g}"
-    assert f"Better than both at 95%, each by itself: {low} to 0." in text
-    assert "treating nobody is worth 0" in text
+    assert f"Better than both at 95%, each threshold by itself: {low} to 0." in text
+    assert "Treating nobody is worth 0" in text
 
 
 def test_tables_of_calibration_are_shown_where_asked_for(saved_reliability):
@@ -411,7 +411,7 @@ def test_no_probabilities_and_a_model_that_is_useful_nowhere_are_said_to_be(tmp_
     assert line.startswith("calibration        undefined: measures of calibration need prob")
     rng = np.random.default_rng(0)
     fg.evaluate({"a": (rng.integers(0, 2, 500), rng.random(500))}).to_json(path)
-    assert "each by itself: no threshold." in shown(path, "--calibration")
+    assert "each threshold by itself: no threshold." in shown(path, "--calibration")
 
 
 @pytest.mark.parametrize("privacy", [None, fg.DistributedDP(1.0), fg.LocalDP(4.0)], ids=str)

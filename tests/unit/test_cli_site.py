@@ -84,8 +84,8 @@ def test_groups_and_sums_are_refused_unless_allowed(site, tmp_path):
     assert row_of(scores, told("sums", "--score-sums")) == "allowed"
     opened = told("exact", "--allow-exact")
     assert row_of(exact, opened) == "at most 3 on a dataset, over all sites invited"
-    assert row_of("  their scores", opened) == "at most 1 of a row; not by models sent here"
-    assert row_of("  their ranges", opened).endswith("shown with none or at least 10 examples")
+    assert row_of("  their scores", opened) == "at most 1 for each row; not from models sent here"
+    assert row_of("  their ranges", opened).endswith("each shown with 0 or at least 10 examples")
 
 
 def test_show_says_what_slices_an_exact_sum_may_have(tmp_path):
@@ -103,7 +103,7 @@ def test_show_says_what_slices_an_exact_sum_may_have(tmp_path):
         text = text.replace(old, new)
     site.write_text(text)
     told = run("site", "show", "--site", site)
-    assert "at most 12 of a row, two of them together; not" in row_of("  their scores", told)
+    assert "at most 12 for each row, two of them together; not" in row_of("  their scores", told)
     assert row_of("  their groups", told) == "women, men"
 
 
@@ -126,7 +126,9 @@ def test_show_names_the_trusted_and_the_limits_in_force(site):
     assert boss in told
 
     def told():
-        return row_of("All on the dataset may cost", run("site", "show", "--site", site))
+        return row_of(
+            "All evaluations of the dataset may cost", run("site", "show", "--site", site)
+        )
 
     assert told() == "epsilon 3, delta 1 in 100,000"
     run("ledger", "set-limit", "--epsilon", 2, "--site", site)
@@ -210,7 +212,7 @@ def test_a_key_written_in_another_way_is_left_to_hands(site):
 
 
 def test_an_unused_ledger_and_examples_of_the_help(site):
-    assert "Nothing was spent yet" in run("ledger", "show", "--site", site)
+    assert "Nothing has been spent yet" in run("ledger", "show", "--site", site)
     for command in ("init", "show", "trust"):
         assert "fedgauge site" in run("site", command, "--help")
 
@@ -288,6 +290,6 @@ def test_show_uses_no_programmer_s_words(site):
     for word in ("axis", "bin", "bins", "max_counts", "score sums", "peer", "distributed-dp"):
         assert not re.search(rf"\b{word}\b", told, re.IGNORECASE), word
     assert row_of("Sums with noise", told) == "allowed"
-    assert row_of("Reports of single rows, with noise", told) == "allowed"
+    assert row_of("Local reports, with noise", told) == "allowed"
     assert row_of("Colluding sites to withstand", told) == "at least 1"
     assert row_of("One evaluation may cost", told) == "epsilon 1, delta 1 in 1,000,000"

@@ -196,7 +196,7 @@ def test_tables_fit_the_screen(columns):
         text = run("evaluate", *command, "--at", 0.5, columns=columns).stdout
         tables = text.split("\n\n", 1)[1]
         wide = [line for line in tables.splitlines() if len(line.rstrip()) > columns]
-        told = ("Verdict: ", "Basis: ", "What stands out", "Columns are")  # sentences
+        told = ("Verdict: ", "Basis: ", "A gap stands out", "Columns are")  # sentences
         assert [line for line in wide if not line.startswith(told)] == []
         assert "\x1b" not in text
     header = text.split("\n\n")[1].splitlines()[0]
@@ -225,15 +225,15 @@ def test_what_noise_hides_is_withheld_and_may_be_misspelt(tmp_path):
     assert row(text, "divers")[-2].isdecimal()  # no share of positives: it would be noise
     noisy = ["--privacy", "ddp", "--epsilon", 1, "--seed", 1]
     done = run("evaluate", *GROUPS[:-1], "sex=women,man", *noisy)
-    assert "noise hides group 'man' of column 'sex'. Is it spelled so?" in done.stderr
+    assert "noise hides group 'man' of column 'sex'. Check the spelling." in done.stderr
     assert "no two groups to compare" in done.stdout
-    assert "What stands out" not in done.stdout
+    assert "A gap stands out" not in done.stdout
 
 
 def test_swapped_columns_of_classes_and_classes_of_no_row_are_told(files):
     swapped = "flu=p_cold,cold=p_flu,well=p_well"
     text = run("evaluate", *CLINICS, *BINS, "--label", "kind", "--class-scores", swapped).stdout
-    told = "flu, cold: other classes score higher. Check which column is of which class."
+    told = "flu, cold: other classes score higher. Check which column belongs to which class."
     assert told in text
     assert "score higher" not in run("evaluate", *CLASSES).stdout
     lines = (files / "clinic-a.csv").read_text().splitlines()
@@ -292,7 +292,7 @@ def test_show_chooses_one_slice(tmp_path):
     assert "largest gap" not in group
     told = complaint(run("show", path, "--group", "womn"))
     assert "no group 'womn'. There are: women; men; other." in told
-    assert "not told apart by class. Leave out --class." in complaint(
+    assert "does not distinguish by class. Leave out --class." in complaint(
         run("show", path, "--class", "flu")
     )
 
@@ -372,7 +372,7 @@ def test_officers_read_what_is_told_apart(tmp_path):
     assert "Models that score the same rows: new, old." in told
     assert "counted together, of these models: new and old." in told
     assert "Groups by sex (women, men, other)." in told
-    assert "In an exact sum groups make small numbers likelier" in told
+    assert "In an exact sum, groups make small numbers likelier" in told
     run(*PLAN, "--epsilon", 1, "--bins", 8, "--classes", "flu,cold,well", "-o", plan)
     told = run("explain", plan).stdout.split("What is told apart\n")[1].split("\n\n")[0]
     assert "Classes, of which a row has one, with a score for each: flu, cold, well." in told

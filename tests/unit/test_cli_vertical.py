@@ -108,7 +108,7 @@ def test_the_auc_alone_is_told_shown_again_and_not_verified(folder):
     shown = worked("show", "auc.json")
     assert shown.stdout.splitlines() == [*first[:-1], "signature:  unsigned: simulated"]
     assert run("show", "auc.json", "--quiet").stdout == ""
-    assert "holds the AUC alone" in complaint(run("show", "auc.json", "--at", 0.5))
+    assert "holds the AUC only" in complaint(run("show", "auc.json", "--at", 0.5))
     assert "auc.json is simulated" in complaint(run("verify", "auc.json"), 1)
     path = folder / "auc.json"
     path.write_text(path.read_text().replace('"simulated"', '"enforced"'))
@@ -132,7 +132,7 @@ def test_what_does_not_match_and_percent_are_told(folder):
     )
     done = worked(*EVALUATE, "scores.csv", "labels.csv", "--party", "shop", *COLUMNS)
     assert "note: scores lie beyond 0 to 1." in done.stderr
-    assert "divided by 100" in done.stderr
+    assert "Divide percentages by 100" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_plan_says_what_to_expect():
 
 def test_plan_says_what_it_takes():
     told = run(*PLAN, "--want", "roc_auc=0.005").stdout
-    assert "no epsilon that protects anybody is enough" in told
+    assert "no epsilon that still protects anybody is enough" in told
     enough = run(*PLAN, "--want", "auc=0.02").stdout
     assert "Enough to know the AUC within 0.02? yes, within 0.009: it takes epsilon" in enough
     assert "ROC Area Error of 0.001? no" in words(run(*PLAN, "--want", "roc=0.001").stdout)

@@ -110,7 +110,7 @@ def test_altered_copies_are_refused_and_another_process_returns_results():
     data = pickle.dumps(fg.Axis.from_edges([0, 0.25, 1]))
     altered = data.replace(np.float64(0.25).tobytes(), np.float64(0.26).tobytes())
     assert altered != data
-    with pytest.raises(fg.AxisError, match="altered on the way"):
+    with pytest.raises(fg.AxisError, match="changed on the way"):
         pickle.loads(altered)  # noqa: S301
     with ProcessPoolExecutor(1, mp_context=get_context("forkserver")) as pool:
         (made,) = pool.map(_evaluate, [16])

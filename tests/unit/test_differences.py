@@ -179,11 +179,11 @@ def test_what_cannot_be_compared_is_told():
         ("Leave out at=", {"metric": "xauc", "at": 0.5}),
         ("There are: precision, recall", {"metric": "nonsense"}),
         ("no group 'girls'.*women, men, other", {"metric": "roc_auc", "against": "girls"}),
-        ("have an interval", {"metric": "mann_whitney_u"}),
+        ("with an interval", {"metric": "mann_whitney_u"}),
     ):
         refused(fg.InputError, told, RESULT.gaps, **asked)
-    refused(fg.InputError, "no groups in the plan", fg.evaluate({"a": (Y, S)}).gaps, "roc_auc")
-    refused(fg.InputError, "this is one of them", RESULT.select(group="men").gaps, "roc_auc")
+    refused(fg.InputError, "the plan has no groups", fg.evaluate({"a": (Y, S)}).gaps, "roc_auc")
+    refused(fg.InputError, "this is a single group", RESULT.select(group="men").gaps, "roc_auc")
 
 
 def test_the_largest_gap_is_seen_from_above_and_judged_with_all_others():

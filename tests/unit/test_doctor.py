@@ -44,7 +44,7 @@ def states(*arguments):
 def test_a_new_site_is_well_and_is_left_as_it_was(site):
     before = sorted(path.name for path in site.folder.rglob("*"))
     assert states(site.path, site.folder) <= {"ok", "note"}
-    assert found("Ledger", site.path).told == "0 entries; its head fits"
+    assert found("Ledger", site.path).told == "0 entries; its head matches"
     assert "epsilon 10 of 10 left" in found("Budget", site.path).told
     assert sorted(path.name for path in site.folder.rglob("*")) == before
 
@@ -85,7 +85,7 @@ def test_folders_and_ledgers_that_others_look_into(site):
 def test_the_ledger_and_what_is_left(site):
     account = Account(site.dataset, "example", "add-remove")
     ledgers.spend(site.ledger, 1, 4.0, account)
-    assert found("Ledger", site.path).told == "2 entries; its head fits"
+    assert found("Ledger", site.path).told == "2 entries; its head matches"
     assert found("Budget", site.path).told == f"epsilon 6 of 10 left for {site.dataset}"
     ledgers.spend(site.ledger, 2, 6.0, account, limit=site.policy.default_limit)
     assert "ledger set-limit" in told("Budget", "note", site.path)
@@ -119,7 +119,7 @@ def owners(site):
 
 def test_all_that_others_could_change_is_told_at_once(site):
     """Each with its command: when all were run, the site is well."""
-    assert owners(site) == ["nobody else can change what this site relies on"]
+    assert owners(site) == ["nobody else can change the site's files"]
     spoilt = [site.folder, site.path, site.key_path, site.ledger_path, site.head_path]
     for place in (site.folder / "sessions", site.folder / "answers"):
         place.mkdir()
@@ -132,7 +132,7 @@ def test_all_that_others_could_change_is_told_at_once(site):
         assert words.count(f" {place}`") == 1
     for command in words.split("`")[1::2]:
         subprocess.run(shlex.split(command), check=True)
-    assert owners(site) == ["nobody else can change what this site relies on"]
+    assert owners(site) == ["nobody else can change the site's files"]
     assert states(site.path) <= {"ok", "note"}
 
 

@@ -140,9 +140,9 @@ def test_too_many_stories_and_too_few_sites_are_refused():
     few, many = over("abcdefgh", 6), over("abcdefghijkl", 3)
     assert len(few.stories()) == 37
     assert many.stories() == []
-    with pytest.raises(PlanRefused, match="cannot be told what they show together"):
+    with pytest.raises(PlanRefused, match="nobody can tell what they show together"):
         check_join([many], over("vxyz"), OPEN)
-    with pytest.raises(PlanRefused, match="cannot be told what they show together"):
+    with pytest.raises(PlanRefused, match="nobody can tell what they show together"):
         check_join([few, few], over("vxyz"), OPEN)  # 37 times 37
     with pytest.raises(PlanRefused, match="over 2 sites, and this site wants at least 3"):
         check_sites([], sites("va"), STRICT)

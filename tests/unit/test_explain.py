@@ -22,7 +22,7 @@ TITLES = [
 WORST = "What each party learns in the worst case"
 PARTIES = [
     *("The coordinator", "The coordinator with 2 colluding sites", "Another site"),
-    *("Whoever reads the result", "Whoever sees all messages"),
+    *("A reader of the result", "Anyone who sees all messages"),
 ]
 
 
@@ -188,7 +188,7 @@ def test_every_party_has_a_worst_case(name):
     told = worst_cases(PLANS[name])
     assert list(told) == PARTIES
     assert "at least 9 sites" in told["The coordinator"]
-    assert "No counts, and not the sum" in told["Whoever sees all messages"]
+    assert "No counts, and not the sum" in told["Anyone who sees all messages"]
     epsilons = [text for text in told.values() if "epsilon" in text]
     if name not in NOISY:
         assert not epsilons
@@ -204,14 +204,14 @@ def test_parties_of_exact_sums_and_local_reports_and_how_many_collude():
     assert "a single one included" in told["The coordinator"]
     assert "at least 7 of them" in told["The coordinator with 2 colluding sites"]
     assert "fewer than 12 examples of the others" in told["Another site"]
-    assert "no example of a class or at least 12" in told["Whoever reads the result"]
+    assert "no example of a class or at least 12" in told["A reader of the result"]
     bare = worst_cases(PLANS["exact"])
-    assert "joins no small ranges" in bare["Whoever reads the result"]
+    assert "joins no small ranges" in bare["A reader of the result"]
     assert "fewer than" not in bare["Another site"]
     told = worst_cases(LOCAL)
     assert list(told) == [party.replace("2 colluding", "any colluding") for party in PARTIES]
     assert all("epsilon 1 allows" in told[who] for who in (PARTIES[0], PARTIES[3]))
-    assert "As much as the coordinator" in told["Whoever sees all messages"]
+    assert "As much as the coordinator" in told["Anyone who sees all messages"]
     assert "sum" not in " ".join(told.values())
     one = worst_cases(make_plan(fg.DistributedDP(1.0), cohort=fg.Cohort(5, 1)))
     assert "The coordinator with 1 colluding site" in one
@@ -277,13 +277,13 @@ def test_the_example_of_small_groups_is_what_merging_does(min_cell):
     assert f"A reader sees {merged[0]} in one wider range" in text
     assert len(merged) == 1
     assert f"to which {crowd} of these belong" in text
-    assert "Whoever reads the result sees 1 and 14." in example(PLANS["exact"])
+    assert "A reader of the result sees 1 and 14." in example(PLANS["exact"])
 
 
 @pytest.mark.parametrize("plan", [*PLANS.values(), LOCAL, MERGED])
 def test_nothing_is_claimed_for_simulations_and_the_brief_is_a_part(plan):
     text = paragraphs(plan)["Where this holds"]
-    assert "the result says simulated: then none of this protects anybody" in text
+    assert "result says simulated, and none of this protects anybody" in text
     parts = brief(plan).split("\n\n")
     assert set(parts) < set(explain(plan).split("\n\n"))
     assert WORST not in brief(plan)
@@ -372,9 +372,9 @@ def test_label_parties_are_told_what_leaves_and_who_learns_what():
     assert "are positive, and in larger ranges made of these. " in left
     assert "negative" not in left
     assert "a list of the site's examples left, without labels" in left
-    assert "what is not positive there is negative" in found["What is learned from it"]
+    assert "an example that is not positive is negative" in found["What is learned from it"]
     assert "if the label of one row were the other one. " in found["What is promised"]
-    assert "whatever ranges whoever scored" in found["What is promised"]
+    assert "whatever ranges the scorer" in found["What is promised"]
     assert "is protected label by label, not as a whole" in found["What is not protected"]
     assert "such as a label" not in found["What epsilon 1 means"]
     scoring = "The coordinator, who scored the examples"
@@ -385,7 +385,7 @@ def test_label_parties_are_told_what_leaves_and_who_learns_what():
     assert "epsilon 1 allows" in scorer
     assert "roughly how they rank" in party
     assert "epsilon 1 allows" in reader
-    assert "how many examples all sites together have in it, exactly" in reader
+    assert "exactly how many examples all sites together have in it" in reader
     assert "no label" in onlooker
     for word in ("bin", "bins", "axis", "roster", "flip", "_", "(", "="):
         assert not re.search(rf"\b{re.escape(word)}\b", explain(APART).replace("(delta)", "")), word
@@ -429,9 +429,9 @@ def test_columns_of_classes_that_are_swapped_are_told(order, swapped, groups):
     group = {name: np.resize([*values, "none"], len(labels)) for name, values in groups.items()}
     seen = counted(task, labels, scores, group=group or None)
     assert seen.swapped == swapped
-    sentences = [each for each in seen.warnings(None, 0, 1) if "another class scores" in each]
+    sentences = [each for each in seen.warnings(None, 0, 1) if "look swapped" in each]
     assert len(sentences) == bool(swapped)
-    assert all(f"by the score of {', '.join(swapped)} another" in each for each in sentences)
+    assert all(f"the scores of {', '.join(swapped)} look" in each for each in sentences)
 
 
 def test_how_columns_are_ordered_is_seen_of_the_first_model_and_of_many_rows():

@@ -210,7 +210,7 @@ def test_long_list_of_columns_says_that_it_is_cut(tmp_path):
 
 
 CSV = b"y,p\nSECRET123,0.987654321\n"
-AGAIN = "whatever its name says. Export it again"
+AGAIN = "although its name says so. Export it again"
 DAMAGED = "the Parquet file is damaged or cut short. Export it again."
 PARQUET = parquet_bytes()
 
@@ -301,7 +301,9 @@ def test_rows_of_another_width_are_named_by_line(tmp_path, before, name):
         content = f"y,p\n{before}{row}".encode()
         path = write(tmp_path / name, gzip.compress(content) if name.endswith("gz") else content)
         line = 2 + before.count("\n")
-        told = f"{name}: line {line:,} has {columns} columns where the header has 2. Mend that line"
+        told = (
+            f"{name}: line {line:,} has {columns} columns where the header has 2. Correct that line"
+        )
         assert told in refusal(evaluate_file, path)
 
 

@@ -232,7 +232,7 @@ def test_counts_that_no_labels_have_are_cautioned_of():
     for count in (0, 1000):
         told = honest.sum(axis=0)
         told[0] = count
-        assert "flips take them" in caution(told)
+        assert "flips explain" in caution(told)
 
 
 def test_options_that_mean_nothing_here_and_labels_that_cannot_be_read_are_told():

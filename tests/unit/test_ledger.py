@@ -235,7 +235,7 @@ def test_a_ledger_is_never_made_anew_over_one(tmp_path, gone):
     for name in gone:
         (tmp_path / name).unlink()
     files = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    refused(LedgerError, "ever made anew", make_ledger, tmp_path)
+    refused(LedgerError, "ever created again", make_ledger, tmp_path)
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == files
 
 

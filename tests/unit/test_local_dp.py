@@ -216,7 +216,8 @@ def test_the_budget_is_spent_before_rows_are_read(site, tmp_path):
     write_reports(plan, chunks, path, site=site, tell=told.append)
     assert seen == [0.5]
     assert told == [
-        "rows were reported only as far as they could be read: reading the rows ended in OSError."
+        "not all rows were reported, since some could not be read: reading the rows ended in "
+        "OSError."
     ]
     with fg.ReportServer(plan) as server, path.open("rb") as file:
         assert server.accept_all(server.form.split(file)).accepted == 2
@@ -412,7 +413,7 @@ def test_two_models_are_compared_and_labels_averaged_from_reports_of_different_r
     rows = {"all": CASES["models"][1]}
     result = fg.evaluate(rows, models=["new", "old"], privacy=fg.LocalDP(4.0), seed=1)
     compared = result.compare("new", "old")
-    assert compared.basis == "from reports about each model, which are of different rows"
+    assert compared.basis == "from reports about each model, which come from different rows"
     each = [result.select(model=name).roc_auc for name in ("new", "old")]
     for kind in ("sampling", "noise"):
         parts = [one.parts[kind] for one in each]

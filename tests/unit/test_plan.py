@@ -264,10 +264,10 @@ def test_unknown_fields_are_refused():
 
 def test_altered_plans_are_refused():
     for changes, told in (
-        ({"axis__digest": "f" * 64}, "altered on the way"),
-        ({"axis__high": 1.5}, "altered on the way"),
-        ({"axis__outside": "clip"}, "altered on the way"),
-        ({"axis__bins": 32}, "altered on the way"),
+        ({"axis__digest": "f" * 64}, "changed on the way"),
+        ({"axis__high": 1.5}, "changed on the way"),
+        ({"axis__outside": "clip"}, "changed on the way"),
+        ({"axis__bins": 32}, "changed on the way"),
         ({"axis__digest": ""}, "not in the form"),
         ({"axis__kind": "logit"}, "another kind"),
         ({"axis__kind": "quantile"}, "Invalid enum value"),
@@ -325,8 +325,8 @@ def test_any_single_altered_byte_is_refused():
 
 def test_altered_toml_is_refused():
     for find, put, told in (
-        ("bins = 64", "bins = 32", "altered on the way"),
-        ("high = 1.0", "high = 2.0", "altered on the way"),
+        ("bins = 64", "bins = 32", "changed on the way"),
+        ("high = 1.0", "high = 2.0", "changed on the way"),
         ('kind = "binary"', 'kind = "other"', "Invalid value"),
         ("bins = 64", 'bins = "64"', "Expected `int`"),
         ("[axis]", "[axes]", "not a plan in TOML"),

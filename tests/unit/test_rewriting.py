@@ -127,7 +127,7 @@ def test_what_is_refused_leaves_no_file(tmp_path):
         (b"y,s\n1,0.5\n", "there is no column 'p'. The columns are 'y', 's'"),
         (b"p,p\n1,0.5\n", "2 columns are named 'p'"),
         (b"q,p\n1,0.5\n", "there is a column 'q' already"),
-        (b"\n\ny,p\n1,0.5\n", "first line is not the one with the names"),
+        (b"\n\ny,p\n1,0.5\n", "first line does not hold the column names"),
     ):
         with pytest.raises(fg.InputError, match=told):
             rewritten(tmp_path, text)

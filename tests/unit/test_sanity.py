@@ -219,7 +219,7 @@ def test_counts_of_reports_below_what_their_randomness_does(place):
     variance = REPORTS * 4 * e / (e - 1) ** 2
     reach = noise_reach(variance, math.inf, 1e-6 / 8)
     assert impossible_caution(plan, reported(plan, place, -0.9 * reach)) is None
-    assert "not made of rows" in impossible_caution(plan, reported(plan, place, -1.02 * reach))
+    assert "not made from rows" in impossible_caution(plan, reported(plan, place, -1.02 * reach))
 
 
 def test_reports_without_any_count_and_rounding_of_huge_ones():
@@ -272,7 +272,7 @@ def test_parts_of_shares_and_the_stated_chance_of_a_false_alarm():
     assert sanity.FALSE_ALARM == 1e-6
     plan = noisy_plan(1.0, bins=4)
     told = impossible_caution(plan, noisy(bins_with(plan, 0, -1e6), plan))
-    assert "once in 1,000,000 results" in told
+    assert "one of 1,000,000 results" in told
 
 
 TABLED = {
@@ -324,7 +324,14 @@ def test_tables_are_of_the_rows_of_the_counts(kind):
         wrong = total.copy()
         wrong[max(out_of, key=lambda cell: total[cell])] -= table.weight
         wrong[into[0]] += table.weight
-        refused(fg.ProtocolError, "a table is of other rows", release, plan, wrong, CLIENTS)
+        refused(
+            fg.ProtocolError,
+            "a table and the counts come from different rows",
+            release,
+            plan,
+            wrong,
+            CLIENTS,
+        )
         seen += 1
     assert seen >= 2
     wrapped = total.copy()
@@ -408,7 +415,10 @@ def test_the_end_and_what_is_clipped_into_it_are_named():
     for data, told in (
         (CLIPPED["percent"], "the last bin of the axis, which also holds all scores above"),
         (CLIPPED["logits"], "the first bin of the axis, which also holds all scores below"),
-        (decisions(*rows_crowded()), "decisions of 0 and 1, are right"),  # which look the same
+        (
+            decisions(*rows_crowded()),
+            "decisions of 0 and 1, the numbers are right",
+        ),  # which look the same
     ):
         assert told in caution(data, AXES["uniform"])
 
@@ -529,9 +539,9 @@ def test_a_caution_is_in_the_verdict_and_survives_a_file(tmp_path):
     released = at_the_end(plan, 0.9)
     released.counts[1, 40] = -1e5
     result = fg.Evaluation(plan, plan.statement("simulated"), released, estimator=fg.Aligned())
-    assert "no rows have" in result.caution
+    assert "impossible counts" in result.caution
     released.counts[1, 40], released.counts[1, -1] = -1e3, 1e4
-    assert "no rows have" in result.at_level(0.9).caution
+    assert "impossible counts" in result.at_level(0.9).caution
     assert "percent" in result.at_level(0.9).caution
 
 

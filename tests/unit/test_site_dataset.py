@@ -71,7 +71,7 @@ def test_a_new_name_starts_anew(site):
 def test_the_command_names_data(site):
     ledgers.spend(site.ledger, 1, 0.5, account=Account(site.dataset, "example", "add-remove"))
     for name, stands in (
-        ("week-2", "nothing is spent on it: for new data only"),
+        ("week-2", "nothing is spent on it, so use it for new data only"),
         (site.dataset, "its ledger goes on"),
     ):
         told = run("site", "dataset", name, "--site", site.path)

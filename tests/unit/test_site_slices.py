@@ -216,19 +216,19 @@ def test_labels_are_shown_with_their_costs_and_what_ending_one_use_of_flips_give
         ["example", "add-remove", "0", "1"],
         ["label", "flip", "0", "3.5"],
     ]
-    assert "label, flip: what all plans on the dataset cost one label, were it the other" in told
+    assert "label, flip: what all plans on the dataset cost one label that flips" in told
     assert "once for flips 11111111" in told
     site.reserve(session(2**250), flips_plan(), flips=ONE)
     digits = session(2**250).hex()[:8]
     told = commands.run("ledger", "release", digits, "--site", site.path, columns=200).stdout
-    assert "unless another evaluation tells the same flips" in told
+    assert "unless another evaluation uses the same flips" in told
 
 
 def test_a_limit_of_labels_is_set_and_shown(site):
     limit = ["ledger", "set-limit", "--epsilon", 2, "--unit", "label", "--site", site.path]
     refused = commands.run(*limit, "--neighbours", "add-remove")
     assert refused.exit_code == 2
-    assert "leave --neighbours out" in refused.stderr
+    assert "Leave --neighbours out" in refused.stderr
     assert "stroke (label, flip): at most epsilon 2" in commands.run(*limit).stdout
     site.reserve(session(1), noisy_plan(0.75))
     (row,) = (

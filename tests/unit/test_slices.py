@@ -135,7 +135,7 @@ def test_each_row_adds_to_one_count_of_every_block():
 
 def test_rows_that_do_not_fit_a_task_are_refused():
     for task, rows, told in (
-        (BinaryTask(groups={"sex": ["w"]}), fg.Examples([1], [0.5]), "the examples none"),
+        (BinaryTask(groups={"sex": ["w"]}), fg.Examples([1], [0.5]), "the examples have none"),
         (BinaryTask(models=("new", "old")), fg.Examples([1], [0.5]), "must map their names"),
         (BinaryTask(models=("new",)), fg.Examples([1], {"old": [0.5]}), "no scores of the model"),
         (BinaryTask(), fg.Examples([1], {"old": [0.5]}), "several scores each"),
@@ -269,9 +269,9 @@ def test_what_slices_do_not_go_with_is_refused():
     ):
         with pytest.raises(fg.PlanError, match=told):
             fg.EvaluationPlan.for_histogram(axis, fg.Cohort(3), task=task, score_sums=True)
-    refused(fg.PlanError, "a task already says", fg.evaluate, {}, task=BinaryTask(), groups=["a"])
+    refused(fg.PlanError, "the task already has", fg.evaluate, {}, task=BinaryTask(), groups=["a"])
     plan = fg.EvaluationPlan.for_histogram(axis, fg.Cohort(1))
-    refused(fg.PlanError, "already says groups", fg.evaluate, {}, plan, groups=["a"])
+    refused(fg.PlanError, "already has groups", fg.evaluate, {}, plan, groups=["a"])
     assert Layout().is_plain
 
 
@@ -555,8 +555,8 @@ def test_tables_groups_and_arrays_that_do_not_fit_are_told():
     missing[:2] = "NaN"
     several = {"y_true": np.where(P3 > 0.5, 1, -1), "task": fg.MultilabelTask(labels=CLASSES)}
     for ask, told in (
-        (lambda: of_classes(frame), "called like some of the classes"),
-        (lambda: of_classes(twice), "y_score has two columns of one name"),
+        (lambda: of_classes(frame), "named like some of the classes"),
+        (lambda: of_classes(twice), "y_score has two columns with the same name"),
         (
             lambda: of_classes(dict(zip(CLASSES, P3.T, strict=True))),
             "maps names to columns, which is",
@@ -566,7 +566,7 @@ def test_tables_groups_and_arrays_that_do_not_fit_are_told():
         (lambda: of_classes(y_true=missing), "2 of 3,000 labels are missing"),
         (lambda: by_group(both, group=SEX), r"group=\{'sex': ...\}"),
         (lambda: by_group(both, group={"gender": SEX}), r"group=\{'sex': ...\}"),
-        (lambda: by_group(both, group=None), r"the examples none: Examples\(y_true"),
+        (lambda: by_group(both, group=None), r"the examples have none: Examples\(y_true"),
         (lambda: fg.Examples(Y, S, group="women"), "group has 0 dimensions. Pass one value for"),
         (lambda: fg.Examples(Y, S, group=frame), "map their names to columns"),
         (lambda: fg.Examples(scipy.sparse.csr_matrix(P3 > 0.5), P3), "y_true is a sparse array"),
@@ -579,7 +579,7 @@ def test_tables_groups_and_arrays_that_do_not_fit_are_told():
 
 def test_a_misspelt_group_is_told_as_such_and_a_hidden_one_as_hidden():
     result = by_group(["Women", "men"], axis=COARSE)
-    told = "no example of Women, so nothing is defined. Rows of no listed group are in 'other'"
+    told = "no examples of Women, so nothing is defined. Rows of no listed group are in 'other'"
     with pytest.raises(fg.UndefinedMetric, match=told):
         result.select(group="Women").roc_auc  # noqa: B018
     assert "group Women        no examples" in str(result)

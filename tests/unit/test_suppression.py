@@ -52,7 +52,7 @@ def test_nothing_is_told_of_a_joined_group():
     assert str(part).startswith("group b: 1 client; too few examples to be shown\n")
     assert part.caution is None
     whole = evaluate()
-    assert "not shown          b, c: these, or some of them, have fewer than 10 ex" in str(whole)
+    assert "not shown          b, c: at least one of them has fewer than 10 ex" in str(whole)
     frame = whole.to_frame(thresholds=[0.5])
     assert frame[frame["metric"] == "withheld"]["group"].tolist() == ["b", "c"]
     gaps = whole.gaps("recall", at=0.5)
@@ -135,9 +135,12 @@ def test_what_leaves_names_groups_classes_and_models():
     assert "of each combination of sex (women, men, other) and age (old, other) have a" in told
     assert "times" not in told
     assert "crossed: a row counts once" in html
-    assert "no group is the total less the others" in crossed["What is shown of small groups"]
+    assert (
+        "nobody can subtract the other groups from the total"
+        in crossed["What is shown of small groups"]
+    )
     plain, _ = words(fg.BinaryTask())
-    assert "group is the total" not in plain["What is shown of small groups"]
+    assert "subtract the other groups" not in plain["What is shown of small groups"]
     models, _ = words(fg.BinaryTask(models=("new", "old")))
     assert "have a score of each model (new, old) in each" in models["What leaves each site"]
     classes, html = words(MulticlassTask(labels=["cat", "dog"]))

@@ -220,7 +220,7 @@ def test_the_least_change_and_what_moved_first_are_told():
     quiet = fg.Trend.of(dict(list(WEEKS.items())[:4]))
     assert quiet.verdict.startswith("no alarm in 4 looks")
     hidden = week(9, n=30, privacy=fg.DistributedDP(epsilon=0.1))
-    assert fg.Trend.of({"a": hidden}).verdict.startswith("no look tells anything")
+    assert fg.Trend.of({"a": hidden}).verdict.startswith("no look shows anything")
 
 
 def test_the_budget_adds_up_and_the_record_has_what_each_look_promises_and_costs():
@@ -502,7 +502,7 @@ def test_trend_prints_looks_alarms_their_rate_and_how_many_are_signed(folder):
     assert done.stdout == ""
     assert "alarm: week-4" in done.stderr
     told = " ".join(run("trend", folder, "-o", folder / "t.html").output.split())
-    words = "0 of 4 looks signed; nothing shows whether others were edited"
+    words = "0 of 4 looks signed; the others may have been edited"
     assert f"signatures: {words}" in told
     assert words in (folder / "t.html").read_text()
 

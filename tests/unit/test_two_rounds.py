@@ -392,7 +392,7 @@ def test_results_of_two_searches_compare_and_two_models_are_not_paired():
     one, other = (fg.evaluate(MARGINS, plan, seed=seed) for seed in (1, 2))
     assert one.axis != other.axis
     difference = fg.diff(one, other)
-    assert "the axes differ, so each has a binning error of its own" in str(difference)
+    assert "the axes differ, so each result has its own binning error" in str(difference)
 
 
 @pytest.mark.parametrize("task", ["plain", "groups", "labels"])

@@ -207,9 +207,9 @@ def _told(error: Exception) -> str:
     if isinstance(error, OSError) and _PRINTERS & {*Path(place.filename).parts}:
         with open(os.devnull, "w") as nowhere:  # or Python tries again when it ends
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
-        return f"cannot write what this command prints: {error.strerror}."
+        return f"cannot print the output of this command: {error.strerror}."
     return (
         f"this is a fault in fedgauge {fg.__version__}, not yours: {type(error).__name__} in "
-        f"{Path(place.filename).name}, line {place.lineno}. Please report this line. The same "
-        f"command with {_DEBUG}=1 before it shows more."
+        f"{Path(place.filename).name}, line {place.lineno}. Please report this line. Put "
+        f"{_DEBUG}=1 before the command to see more."
     )

@@ -76,7 +76,7 @@ class SimulatedPrivacy(PrivacyOptions):
     """The privacy model or the plan that is tried out here."""
 
     plan: Annotated[
-        Path | None, typer.Option(help="Simulate this plan. It replaces the options of a plan.")
+        Path | None, typer.Option(help="Plan to simulate, in place of plan options such as --bins.")
     ] = None
     seed: Seed = None
 
@@ -100,7 +100,7 @@ class BinOptions(AxisOptions):
             refuse_exact({"examples", "positive_rate", "tree", "no_shrink"})
         elif self.is_given:
             told = (
-                "{} would do nothing: it helps to choose bins, and these are given. Leave it out."
+                "{} would do nothing: it is for choosing bins, and these are given. Leave it out."
             )
             refuse_given({"positive_rate"}, told)
 

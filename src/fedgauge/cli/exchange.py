@@ -90,8 +90,9 @@ class ScoredColumns(FileOptions):
         given = [option for option, value in self.keys.items() if value]
         if len(given) > 1:
             raise InputError(
-                f"{' and '.join(given)} are one too many: --id goes with bins by id, --score with "
-                "rows that have one, or with bins by score, and the others with plans for several."
+                f"{' and '.join(given)} do not go together: --id is for bins by id, --score for "
+                "rows with one score or bins by score, and the others for plans with several "
+                "scores. Leave one out."
             )
 
     def scored(self, path: str, subject: str | None = None) -> NamedRows:
@@ -151,7 +152,10 @@ class SiteColumns(ScoredColumns):
     def _labels(self, path: str, bins: str) -> NamedLabels:
         self.check_one_key()
         if self.subject is not None:
-            raise InputError("with --bins each label is protected by itself. Leave out --subject.")
+            raise InputError(
+                "--subject does not go with --bins, under which each label is protected by "
+                "itself. Leave it out."
+            )
         if self.class_scores or self.model_score or self.group:
             raise InputError(
                 "with --bins labels are of two classes, one model and no groups. Leave out "
@@ -171,12 +175,14 @@ class SiteColumns(ScoredColumns):
         if file is not None:
             if not is_enough:
                 raise InputError(
-                    "a file needs --label and --score too, or --label, --id and --bins. Or leave "
-                    "it out, once it was named."
+                    "a file needs --label and --score, or --label, --id and --bins. If it was "
+                    "named before, leave it out."
                 )
             return self.rows(file)
         if self != SiteColumns():
-            raise InputError("columns are named with a file. Leave them out, or name it too.")
+            raise InputError(
+                "there are columns but no file. Name the file too, or leave the columns out."
+            )
         return None
 
 
@@ -298,9 +304,10 @@ def submit(
         warn(told)
     if sent.stood:
         warn(
-            "this site submitted before, and its first input stands, whatever its file holds now. "
-            f"The same bytes are in {sent.path}. To leave, though it is paid for: fedgauge "
-            f"exchange abandon {shlex.quote(str(run))} --site {shlex.quote(str(site_file))} --yes"
+            "this site submitted before, and its first input stands, whatever its file holds "
+            f"now. The same bytes are in {sent.path}. To leave, although the budget is spent: "
+            f"fedgauge exchange abandon {shlex.quote(str(run))} --site "
+            f"{shlex.quote(str(site_file))} --yes"
         )
     else:
         say_counted(seen)
@@ -396,27 +403,28 @@ def _require_leave(exchange: Exchange, site: Site, run: Path, *, yes: bool) -> N
     if not (starts or any(map(participant.has_joined, sessions))):
         raise fg.ExchangeError(
             f"site {site.name!r} did not join the evaluation in {run}, so there is nothing to "
-            "abandon. Name the site file of who did with --site."
+            "abandon. Name the site file of a site that joined with --site."
         )
     if progress.finished:
         return
     two = progress.invitation.plan.has_two_rounds
     if two and participant.is_between(first, *second):
         require_consent(
-            f"the numbers of {site.name} in the first of two rounds have left and are paid for, "
-            "for both, and the others need it in the second. Waiting costs nothing.",
+            f"{site.name} sent its numbers in the first of two rounds, which spent the budget of "
+            "both, and the other sites need it in the second. Waiting costs nothing.",
             yes=yes,
         )
     elif participant.has_left(sessions[0]):
         require_consent(
-            f"the numbers of {site.name} have left and are paid for, and the others need it until "
-            "`reveal`: without it they may have paid for nothing. Waiting costs nothing.",
+            f"{site.name} sent its numbers, which spent its budget, and the other sites need it "
+            "until `reveal`: without it they may have spent theirs for nothing. Waiting costs "
+            "nothing.",
             yes=yes,
         )
     elif progress.paid and Coordinator(exchange, site).is_under_way:
         require_consent(
-            f"{progress.paid} sites have paid for the attempt in {run}, and pay again for another "
-            "one. Waiting costs nothing.",
+            f"{progress.paid} sites have spent budget on the attempt in {run}, and another one "
+            "costs it again. Waiting costs nothing.",
             yes=yes,
         )
 
@@ -445,9 +453,13 @@ def _say_rehearsal(seen: Rehearsal, site: Site, rows: Rows) -> None:
         lines.append(f"{rows.path} would count as {seen.counted.in_words}")
     if seen.refusal is not None:
         lines.append(f"These rows would be refused: {as_planned(seen.refusal)}")
-    lines.append("Nothing was sent or set aside. This is about rows: it stays at this site.")
+    lines.append("Nothing was sent or reserved. This describes rows: keep it at this site.")
     if refused is None and asked.joined is None:
-        stands = " and what is warned of then stands, once it is submitted" if seen.warnings else ""
+        stands = (
+            " but the warnings above apply, and an input cannot be changed once it is submitted"
+            if seen.warnings
+            else ""
+        )
         lines.append(f"This site can join{',' if stands else ''}{stands}.")
     elif refused is None and asked.joined is not None:
         lines.append(became(asked.joined))

@@ -61,7 +61,8 @@ def say_progress(progress: Progress, run: Path, site: Site) -> None:
         screen.print(f"  {command}")
         if progress.stage > Stage.MASK:
             screen.print(
-                "All of them have paid: wait. To start again would charge everybody once more."
+                "All of them have spent their budget: wait. Starting again would charge everybody "
+                "again."
             )
     else:
         mine = progress.invitation.coordinator == site.key.public
@@ -97,7 +98,7 @@ def became(joined: JoinedSession) -> str:
     when, cost = f"{joined.time:%Y-%m-%d %H:%M} UTC", price(joined.cost)
     match joined.status:
         case "reserved":
-            return f"This site joined on {when}. It has counted nothing yet; set aside: {cost}."
+            return f"This site joined on {when}. It has counted nothing yet. Reserved: {cost}."
         case "released":
             return f"This evaluation is over here: abandoned on {when}, nothing spent."
     if joined.between:
@@ -194,11 +195,11 @@ def restart(
     _start(new, site, plan, members)
     Coordinator(before, site).abandon()
     end = f"fedgauge exchange abandon {shlex.quote(str(run))}{' --yes' if paid else ''}"
-    screen.print(f"Sites give up the attempt before:\n  {end}")
+    screen.print(f"Sites end the earlier attempt with:\n  {end}")
     if not plan.is_noisy:
         warn(
-            "The plan is for an exact sum. A site that submitted before keeps to the sites it "
-            "submitted with, and refuses others, unless its file says exact_dropouts = true."
+            "The plan is for an exact sum. A site that submitted before accepts only the same "
+            "sites again, unless its file says exact_dropouts = true."
         )
 
 
@@ -264,8 +265,8 @@ def _require_restart(before: Exchange, run: Path, *, yes: bool) -> int:
         waits = "Where sites are only late, waiting costs nothing."
         over = f"It is finished: its result is {before.result_path}."
         require_consent(
-            f"{progress.paid} sites have paid for the attempt in {run}, and pay again for another "
-            f"one. {over if progress.finished else waits}",
+            f"{progress.paid} sites have spent budget on the attempt in {run}, and another one "
+            f"costs it again. {over if progress.finished else waits}",
             yes=yes,
         )
     return progress.paid
@@ -276,8 +277,8 @@ def _given_bins(site: Site, totals: Totals) -> list[bytes]:
     strangers = [key_to_text(party) for party in totals.parties if party not in site.peers]
     if strangers:
         raise fg.SiteError(
-            f"{', '.join(strangers)} was given bins and is no peer in {site.path} any more. Trust "
-            "it again, or name whom to invite: --invite NAME."
+            f"{', '.join(strangers)} got bins but is no longer a peer in {site.path}. Trust it "
+            "again, or name the peers to invite: --invite NAME."
         )
     return list(totals.parties)
 
@@ -296,8 +297,8 @@ def _invited(site: Site, names: list[str] | None, *, take_part_too: bool) -> lis
 
 
 _COVERED: Final = (
-    "  You approve the plan, the sites, the coordinator and the dataset's name. Which file and "
-    "which model's scores stand behind that name, the operator chooses at `join`. Write both on "
+    "  You approve the plan, the sites, the coordinator and the dataset's name. The operator "
+    "chooses at `join` which file and which model's scores to use under that name. Write both on "
     "the form."
 )
 
@@ -378,7 +379,7 @@ def _say_review(seen: Review, site: Site) -> None:
         lines += ["The site file", f"  {allowed}", ""]
     lines.append("Approval")
     if not site.approvers:
-        lines.append("  None is wanted: the site file lists no approvers.")
+        lines.append("  No approval is needed: the site file lists no approvers.")
     elif seen.approver is not None:
         lines.append(f"  Approved by {seen.approver}.")
     else:

@@ -15,8 +15,8 @@ from fedgauge.errors import LedgerError, SiteError
 from fedgauge.site import Account, Balance, Cost, Entry, Site
 
 _LABELS = (
-    "label, flip: what all plans on the dataset cost one label, were it the other one. Plans under "
-    "which rows come or go (add-remove, zero-out) cost it twice their epsilon."
+    "label, flip: what all plans on the dataset cost one label that flips. Plans that protect "
+    "adding or removing rows (add-remove, zero-out) cost it twice their epsilon."
 )
 
 ledger_app = typer.Typer(
@@ -51,7 +51,7 @@ def show_ledger(
     listed = site.ledger.entries() if entries else []
     exact = {name: site.ledger.count_exact(name) for name in site.ledger.datasets()}
     if not balances and not totals:
-        screen.print("Nothing was spent yet.")
+        screen.print("Nothing has been spent yet.")
         return
     table = Table(box=None, pad_edge=False)
     for column in ("dataset", "unit", "neighbours", "spent", "reserved", "limit", "left"):
@@ -133,10 +133,13 @@ def release(
     spend, first = spends[session], spends.get(spends[session].first or b"")
     screen.print(f"Ended evaluation {session.hex()[:8]}; its keys are deleted")
     if spend.status == "released" and (first is None or first.status == "released"):
-        shared = "" if spend.flips is None else ", unless another evaluation tells the same flips"
+        shared = "" if spend.flips is None else ", unless another evaluation uses the same flips"
         screen.print(f"Given back to {spend.account}: {_cost(spend.cost)}{shared}")
     else:
-        told = f"Spent on {spend.account}, and stays: {_cost(spend.cost)}. Its rows were counted, "
+        told = (
+            f"Spent on {spend.account}, and it stays spent: {_cost(spend.cost)}. Its rows were "
+            "counted, "
+        )
         screen.print(f"{told}or may have been.")
 
 
@@ -197,11 +200,13 @@ def _limited(
     """The accounts that a limit is for."""
     if unit is None:
         if neighbours is not None:
-            raise SiteError("--neighbours goes with --unit: a dataset's limit is for all plans.")
+            raise SiteError(
+                "--neighbours goes with --unit: without --unit the limit is for all plans."
+            )
         return [Account.whole(dataset)]
     if unit is LimitedUnit.LABEL:
         if neighbours is not None:
-            raise SiteError("a label flips: leave --neighbours out with --unit label.")
+            raise SiteError("--unit label always means a label that flips. Leave --neighbours out.")
         return [Account.labels(dataset)]
     removed = "zero-out" if unit is LimitedUnit.CLIENT else NeighbourKind.ADD_REMOVE.value
     kinds = [neighbours] if neighbours is not None else list(NeighbourKind)

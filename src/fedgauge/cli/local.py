@@ -36,11 +36,11 @@ PlanFile = Annotated[
 ]
 _COPY_AGAIN = "The file is damaged, or no file of reports: copy it again."
 _MENDED: dict[str, str] = {
-    Reason.LENGTH: "The file is incomplete: copy it again, the whole of it.",
+    Reason.LENGTH: "The file is incomplete: copy the whole file again.",
     Reason.FOREIGN: "Name the plan that the reports were made with.",
     Reason.VERSION: "Use the same version of fedgauge everywhere.",
-    Reason.ROUND: "Whose turn it is follows from a report's id: let `fedgauge encode` make them.",
-    Reason.CLOSED: "It came after `fedgauge find-bins`, and nothing helps: rows report once.",
+    Reason.ROUND: "A report's id sets its round: make reports with `fedgauge encode`.",
+    Reason.CLOSED: "It came after `fedgauge find-bins`, too late: each row reports once.",
 }
 
 
@@ -109,7 +109,7 @@ def intake(
     run = read_plan(plan)
     if run.is_search and json is not None:
         raise fg.InputError(
-            "the first of two rounds has no result. Leave out --json until the second."
+            "the first of two rounds has no result. Leave out --json in this round."
         )
     with fg.ReportServer(run, state) as server:
         paths = list(_report_files(reports))
@@ -166,8 +166,8 @@ def find_bins(
     bins = second.signed_by([second.signer]).axis.bins
     screen.print(
         f"Saved {out}: {bins:,} bins, found by {reports:,} reports. The first round is "
-        "closed.\nWhoever reports runs `fedgauge encode` with it, and trusts who signed it:\n"
-        f"  fedgauge site trust NAME {key_to_text(second.signer)} --coordinator"
+        "closed.\nSites that report run `fedgauge encode` with it, and trust its signer:\n  "
+        f"fedgauge site trust NAME {key_to_text(second.signer)} --coordinator"
     )
 
 
@@ -175,12 +175,12 @@ def _say_next(server: fg.ReportServer, plan: Path, state: Path) -> None:
     """What follows the first of two rounds."""
     if server.is_closed:
         screen.print(
-            "This round is closed: its bins were found. Take in reports of the second with the "
-            "plan that `fedgauge find-bins` wrote, and writes again."
+            "This round is closed: its bins were found. Collect reports of the second round with "
+            "the plan that `fedgauge find-bins` wrote; run it again if the plan is lost."
         )
         return
     screen.print(
-        "This is the first of two rounds: there is no result yet. When enough reports are in, "
+        "This is the first of two rounds: there is no result yet. Once there are enough reports, "
         f"find the bins of the second:\n  fedgauge find-bins {plan} --state {state} -o second.json"
     )
 
@@ -221,9 +221,9 @@ def _conflicting(reports: int) -> str:
     """What is said where reports came under an id that another one has."""
     many = f"{reports:,} report{'s' if reports > 1 else ''}"
     return (
-        f"{many} came under the id of another one, with other contents. Somebody saw ids and made "
-        "up reports under them, or a client made reports of the same rows twice. All of them "
-        "count. Look at who can see and write the files of reports."
+        f"{many} came with the id of another report and other contents. Either somebody saw ids "
+        "and forged reports, or a client made reports of the same rows twice. All of them count. "
+        "Check who can read and write the files of reports."
     )
 
 

@@ -193,7 +193,7 @@ _IDLE: dict[Model, tuple[set[str], str]] = {
     ),
     Model.DDP: (
         {"oracle"},
-        "that is for reports of single rows. Use --privacy ldp, or leave that out.",
+        "that is for local reports. Use --privacy ldp, or leave that out.",
     ),
     Model.LDP: (
         {"min_survivors", "max_colluding", *_OF_NOISE},

@@ -148,7 +148,7 @@ def whose_errors(task: MeasuredTask) -> str:
 def errors_to_expect(predicted: Prediction, whose: str) -> Iterator[tuple[str, str]]:
     """Every error by its name: about how large, and between which sizes."""
     for title, mean, ends in _ranges(predicted):
-        by = f"{ends} by what scores are like" if ends else ""
+        by = f"{ends} depending on the score distribution" if ends else ""
         yield title, f"{mean:.1e} expected{whose}{by}"
 
 
@@ -165,7 +165,7 @@ def costs_of_slices(plan: fg.EvaluationPlan) -> Iterator[tuple[str, str]]:
     predicted, task = plan.predicted, measured_by(plan.task)
     for name, errors in () if predicted is None else predicted.groups:
         roc, _, auc = (f"{title} {mean:.1e}{by}" for title, mean, by in _ranges(errors))
-        yield f"In a group by {name}", f"{auc}; {roc}; if all are as large"
+        yield f"In a group by {name}", f"{auc}; {roc}; if all groups are equally large"
     if plan.is_noisy and not plan.final.sends_reports:
         parts = list(_parts(plan, task))
         if sum(count for count, _ in parts) > 1:
@@ -251,11 +251,14 @@ def takes(needed: fg.planner.Needs, *, noisy: bool) -> str:
         return "no epsilon and no number of examples is enough with such bins."
     if epsilon is None:
         return (
-            "no epsilon that protects anybody is enough with these examples; it takes "
+            "no epsilon that still protects anybody is enough with these examples; it takes "
             f"{about} with this epsilon."
         )
     if not about:
-        return f"it takes epsilon {epsilon:.2g} with these examples; more of them are not enough."
+        return (
+            f"it takes epsilon {epsilon:.2g} with these examples; more examples alone are not "
+            "enough."
+        )
     return f"it takes epsilon {epsilon:.2g} with these examples, or {about} with this epsilon."
 
 
@@ -265,7 +268,7 @@ def warn_of_useless(chosen: fg.EvaluationPlan, known: dict[str, Any]) -> None:
         return
     expected = chosen.predicted.roc_auc_error
     low, high = (f"{end.roc_auc_error:.2g}" for end in chosen.predicted.span)
-    by = f" ({low} to {high} by what scores are like)" if low != high else ""
+    by = f" ({low} to {high} depending on the score distribution)" if low != high else ""
     enough = "It takes more examples, more bins or a smaller --min-cell."
     if chosen.is_noisy:
         enough = "It takes more examples or a larger --epsilon."
@@ -276,13 +279,13 @@ def warn_of_useless(chosen: fg.EvaluationPlan, known: dict[str, Any]) -> None:
             needed = with_progress(lambda: fg.planner.needs(_USELESS, **asked))
             enough = f"For an expected error of {_USELESS:g} {takes(needed, noisy=True)}"
     told = (
-        f"the AUC is expected to be off by {expected:.2g}{by}, and one in twenty by more than "
-        "twice as much: such a result is of little use."
+        f"the AUC is expected to be off by {expected:.2g}{by}, and in one case out of twenty by "
+        "more than twice as much: such a result is of little use."
     )
     if (withheld := chosen.predicted.withheld) >= _OFTEN:
         told = (
-            f"in about {withheld:.0%} of such evaluations noise hides a class, and nothing is "
-            "told at all."
+            f"in about {withheld:.0%} of such evaluations noise is larger than one of the "
+            "classes, so no result is shown."
         )
     warn(f"{told} {enough}")
 
@@ -344,12 +347,12 @@ def _choose(
     wanted = None if bins.want is None else read_want(bins.want)
     if wanted is not None and bins.is_searching:
         raise fg.PlanError(
-            "--want is for probabilities, or a range that is said. Leave it out, or --scores."
+            "--want is for probabilities, or scores with a --range. Leave out --want or --scores."
         )
     if wanted is not None and len(task.slices) > 1:
         raise fg.PlanError(
-            "--want is for one score and all rows. Leave it out: what is to be expected of each "
-            "part is printed."
+            "--want is for one score and all rows. Leave it out: the plan prints the expected "
+            "errors of each part."
         )
     design = {"privacy": model, "min_cell": privacy.min_cell, **known}
     chosen = with_progress(
@@ -409,7 +412,7 @@ def _bins(chosen: fg.EvaluationPlan) -> list[tuple[str, str]]:
         "uniform": f"bins of equal width on {ends}",
         "logit": "bins of equal width in log-odds",
         "asinh": "bins that grow with the score",
-        "edges": f"bins of widths fit for such scores on {ends}",
+        "edges": f"bins suited to such scores on {ends}",
         "values": f"known values on {ends}, each a bin of its own",
     }
     told = f"{axis.bins:,} {kinds[axis.kind]}"
@@ -472,6 +475,6 @@ def _warn_of_steep_map(chosen: fg.EvaluationPlan) -> None:
     if chosen.calibrator is None or chosen.is_noisy or chosen.least_width >= least:
         return
     warn(
-        f"behind the map bins are as narrow as {chosen.least_width:.2g} on the scores themselves, "
+        f"bins of mapped scores are as narrow as {chosen.least_width:.2g} on the original scores, "
         f"and sites refuse exact sums below {least:g} (min_bin_width). Use fewer --bins, or noise."
     )

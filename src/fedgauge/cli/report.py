@@ -49,7 +49,9 @@ def report(
     screen.print(f"Open {out} in a browser.")
     broken = [name for name, signature in signatures.items() if signature.state == "broken"]
     if broken:
-        fail(f"not what was signed: {', '.join(broken)}. The report says so. Get it again.", 1)
+        fail(
+            f"not what was signed: {', '.join(broken)}. The report says so. Get the file again.", 1
+        )
 
 
 def _refuse(out: Path) -> None:
@@ -88,7 +90,7 @@ def _named(paths: list[Path]) -> dict[str, Path]:
 def _read(path: Path, level: float | None) -> fg.Evaluation:
     if is_auc(path):
         raise fg.InputError(
-            f"{path} holds the AUC alone, of which there is no report. `fedgauge show "
+            f"{path} holds the AUC only, and there is no report for it. `fedgauge show "
             f"{shlex.quote(str(path))}` prints all of it."
         )
     result = fg.Evaluation.from_json(path)

@@ -82,7 +82,7 @@ def _tested(result: fg.Evaluation) -> Iterator[str]:
         except fg.UndefinedMetric:
             continue
     if told:
-        yield f"Tests that scores are right: {', '.join(told)}."
+        yield f"Tests of calibration: {', '.join(told)}."
 
 
 def decision_table(result: fg.Evaluation) -> Table:
@@ -104,8 +104,8 @@ def decision_table(result: fg.Evaluation) -> Table:
         )
     ranges = ", ".join(f"{low:.3g} to {high:.3g}" for low, high in curve.useful)
     table.caption = (
-        "In true positives for each example; treating nobody is worth 0.\n"
-        f"Better than both at {curve.level * 100:g}%, each by itself: {ranges or 'no threshold'}."
+        "Unit: true positives per example. Treating nobody is worth 0.\nBetter than both at "
+        f"{curve.level * 100:g}%, each threshold by itself: {ranges or 'no threshold'}."
     )
     return table
 
@@ -123,8 +123,8 @@ def _population(level: float) -> str:
 
 _COLUMNS = 2  # thresholds side by side
 _WIDE = 80  # characters that they need
-_HIDDEN = "undefined: what it divides by does not stand out of the noise."
-_BETWEEN = "A threshold that divides a bin: intervals include all that this bin allows."
+_HIDDEN = "undefined: noise hides the count that it divides by."
+_BETWEEN = "The threshold lies inside a bin: intervals include every split of that bin."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,8 +184,8 @@ def within(threshold: float, result: fg.Evaluation) -> float:
     if not math.isfinite(threshold) or low <= threshold <= high:
         return threshold
     raise fg.InputError(
-        f"--at {threshold:g} lies outside the axis of this result, which goes from {low:g} to "
-        f"{high:g}: of scores beyond it nothing is known. Name a threshold within it."
+        f"--at {threshold:g} lies outside the axis of this result, {low:g} to {high:g}, so "
+        "nothing is known there. Name a threshold within it."
     )
 
 
@@ -298,17 +298,17 @@ class ReadingOptions:
         if self.no_shrink:
             if not result.is_shrunk:
                 raise fg.InputError(
-                    f"--no-shrink would do nothing: values in {path} are not of likely counts. "
-                    "Leave it out."
+                    f"--no-shrink would do nothing: values in {path} are not smoothed. Leave it "
+                    "out."
                 )
             result = result.with_estimator(msgspec.structs.replace(result.estimator, shrink=False))
         if self.calibrator is not None:
             result = result.with_calibrator(fg.Calibrator.from_json(self.calibrator))
             if result.plan.calibrator is not None:
                 warn(
-                    f"{path} is of scores that went through a map ({result.plan.calibrator.method})"
-                    f" before they were counted, and {self.calibrator} now maps those once more. "
-                    "To judge the first map, leave out --calibrator."
+                    f"{path} has scores that were mapped ({result.plan.calibrator.method}) before "
+                    f"they were counted, and {self.calibrator} maps them again. To judge the "
+                    "first map, leave out --calibrator."
                 )
         return result
 
@@ -336,8 +336,8 @@ def show_result(
     if is_auc(path):
         if (thresholds, reading, part) != (ThresholdOptions(), ReadingOptions(), PartOptions()):
             raise fg.InputError(
-                f"{path} holds the AUC alone: there are no curves, thresholds, slices or other "
-                "levels to show. Leave out what asks for them."
+                f"{path} holds the AUC only: it has no curves, thresholds, slices or other "
+                "levels. Leave out the options that ask for them."
             )
         auc = fg.LabelAuc.from_json(path)  # which nobody signs
         print_result(auc, f"{auc}\nsignature:  {auc.signature.in_words}")
@@ -398,7 +398,7 @@ def verify(
     through = mapping(result)
     if screen.quiet:
         if through is not None:
-            warn(f"the numbers in {path} are of scores mapped by {through}.")
+            warn(f"the numbers in {path} are for scores mapped by {through}.")
         if result.caution is not None:
             warn(result.caution)
         return

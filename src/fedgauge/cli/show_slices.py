@@ -169,7 +169,7 @@ def _turned_round(parts: Sequence[tuple[str, fg.Evaluation]]) -> Iterator[str]:
             names.append(fitting(name))
     if names:
         told = ", ".join(first(names))
-        yield f"{told}: other classes score higher. Check which column is of which class."
+        yield f"{told}: other classes score higher. Check which column belongs to which class."
 
 
 def _class_areas(kind: str, parts: Sequence[tuple[str, fg.Evaluation]], notes: Notes) -> Table:
@@ -262,7 +262,7 @@ def confusion_table(matrix: fg.ClassConfusion) -> Table | str:
     for label, row in zip(_cut(matrix.labels, _CROSSED_NAME), counts, strict=True):
         table.add_row(label, *row)
     what = "examples" if of_counts else "shares of each true class"
-    table.caption = f"Columns are the class that was predicted, in the same order; {what}."
+    table.caption = f"Columns are the predicted class, in the same order; {what}."
     return table
 
 
@@ -384,11 +384,11 @@ def gap_table(result: fg.Evaluation, thresholds: Sequence[float]) -> Table:
             compared, some = gaps.compared, some or bool(gaps.pairs)
             title = gaps.metric if label is None else f"{fitting(label)}: {gaps.metric}"
             table.add_row(title, *_largest(gaps, notes))
-    told = "What stands out is more than chance: its interval leaves out 0"
+    told = "A gap stands out if it is larger than chance: its interval leaves out 0"
     together = f", and holds for all {compared:,} gaps together" if compared > 1 else ""
     lines = [f"{told}{together}."] if some else []
     if against is not None:
-        lines.append("Of so many groups each is compared with all rows outside it.")
+        lines.append("With this many groups, each is compared with all rows outside it.")
     return close(table, notes, *lines, *left_out(len(labels) - len(first(labels)), "--class"))
 
 

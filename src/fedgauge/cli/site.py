@@ -118,7 +118,7 @@ def init(
     if witness is not None:
         site = add_witness(site.path, witness)
     screen.print(f"Made {site.path} and {site.key_path}")
-    screen.print("Tell your partners this key, so that they can check who told them:")
+    screen.print("Send your partners this key, and let them check with you that it is yours:")
     screen.print(f"  fedgauge site trust {site.name} {key_to_text(site.key.public)}")
 
 
@@ -138,7 +138,9 @@ def dataset(
     """
     known = name in Site.from_toml(site_file).ledger.datasets()
     site = name_dataset(site_file, name)
-    stands = "its ledger goes on" if known else "nothing is spent on it: for new data only"
+    stands = (
+        "its ledger goes on" if known else "nothing is spent on it, so use it for new data only"
+    )
     screen.print(f"The data of {site.name} are now {site.dataset}; {stands}")
 
 
@@ -160,7 +162,7 @@ def name_witness(
     """
     site = add_witness(site_file, path)
     screen.print(f"{site.witness_path} is the witness of {site.name}")
-    screen.print("Destroy copies of the site's folder made before: they name no witness.")
+    screen.print("Destroy earlier copies of the site's folder: they name no witness.")
 
 
 @site_app.command("show")
@@ -238,7 +240,7 @@ def trust(
     """
     role: Role = "coordinator" if coordinator else "approver" if approver else "peer"
     if coordinator and approver:
-        raise SiteError("who starts evaluations does not approve of them. Choose one of both.")
+        raise SiteError("a coordinator cannot also be an approver. Choose one of the two.")
     if replace:
         site, old = replace_trust(site_file, role, name, key)
     else:
@@ -266,8 +268,8 @@ def approver(
     add_approver(site_file, name, key_file)
     screen.print(f"Made {key_file}; {name} approves of evaluations for {site_file}")
     screen.print(
-        f"The key is {name}'s alone and has no password: whoever copies it approves. Take it "
-        "away; bring it to approve."
+        f"The key belongs to {name} alone and has no password: anyone with a copy can approve. "
+        "Keep it away from this machine, and bring it only to approve."
     )
 
 
@@ -291,7 +293,9 @@ def _say_replaced(site: Site, role: Role, name: str, old: str, new: str) -> None
 def _allowed(models: list[Model] | None, *, allow_exact: bool) -> tuple[str, ...]:
     chosen = set(models or set(Model) - {Model.SA})
     if Model.SA in chosen and not allow_exact:
-        raise SiteError("sums without noise are allowed by --allow-exact. Add it, or drop sa.")
+        raise SiteError(
+            "sa means sums without noise, which --allow-exact allows. Add it, or leave out sa."
+        )
     return tuple(sorted(model.tag for model in chosen | ({Model.SA} if allow_exact else set())))
 
 
@@ -303,7 +307,7 @@ def _site_table(site: Site) -> Table:
     table.add_row("Dataset", site.dataset)
     for title, model in (
         ("Sums with noise", DistributedDP),
-        ("Reports of single rows, with noise", LocalDP),
+        ("Local reports, with noise", LocalDP),
     ):
         table.add_row(title, _allowed_or_not(tag_of(model) in policy.models))
     for title, told in _exact(policy):
@@ -312,7 +316,7 @@ def _site_table(site: Site) -> Table:
     table.add_row("Colluding sites to withstand", f"at least {policy.min_colluding}")
     most = Cost(policy.max_epsilon, policy.max_delta)
     table.add_row("One evaluation may cost", _in_words(most))
-    table.add_row("All on the dataset may cost", _budget(site))
+    table.add_row("All evaluations of the dataset may cost", _budget(site))
     table.add_row("Ranges of the score", f"at most {policy.max_bins:,}")
     table.add_row("Counts that leave in one evaluation", f"at most {policy.max_counts:,}")
     table.add_row("Average score in each range", _allowed_or_not(policy.score_sums))
@@ -390,7 +394,7 @@ def _write_new(path: Path, text: str) -> None:
 
 def _witness(site: Site) -> str:
     if site.witness_path is None:
-        return "none: `fedgauge site witness` names one, which notices a restored old copy"
+        return "none: `fedgauge site witness` names one, to detect a restored backup"
     return str(site.witness_path)
 
 
@@ -401,12 +405,12 @@ def _exact(policy: Policy) -> Iterator[tuple[str, str]]:
         return
     sites = "some sites" if policy.exact_dropouts else "all sites invited"
     yield "Sums without noise", f"at most {policy.exact_sums} on a dataset, over {sites}"
-    models = "also by models sent here" if policy.exact_of_models else "not by models sent here"
+    models = "also from models sent here" if policy.exact_of_models else "not from models sent here"
     pairs = ", two of them together" if policy.exact_pairs else ""
-    yield "  their scores", f"at most {policy.exact_scores:,} of a row{pairs}; {models}"
+    yield "  their scores", f"at most {policy.exact_scores:,} for each row{pairs}; {models}"
     yield (
         "  their ranges",
-        f"at least {policy.min_bin_width:g} wide, shown with none or at least {policy.min_cell} "
+        f"at least {policy.min_bin_width:g} wide, each shown with 0 or at least {policy.min_cell} "
         "examples",
     )
     yield "  their groups", ", ".join(policy.exact_groups) or "none"

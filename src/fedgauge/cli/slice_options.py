@@ -70,7 +70,9 @@ class PartOptions:
             if name is None or name in there[kind]:
                 continue
             if not there[kind]:
-                raise fg.InputError(f"this result is not told apart by {kind}. Leave out --{kind}.")
+                raise fg.InputError(
+                    f"this result does not distinguish by {kind}. Leave out --{kind}."
+                )
             names = "; ".join(there[kind][:_MOST_NAMES])
             more = "; ..." if len(there[kind]) > _MOST_NAMES else ""
             raise fg.InputError(f"this result has no {kind} {name!r}. There are: {names}{more}.")
@@ -265,7 +267,7 @@ def _what_a_group_needs(files: Sequence[Path], text: str) -> str:
     """What is to be said of a group option that has no values, or no column."""
     if "," in text:
         return f"the column that holds these groups: --group COLUMN={text}."
-    told = f"the groups that are told apart, such as --group {text}=women,men."
+    told = f"the groups to distinguish, such as --group {text}=women,men."
     return f"{told} {_values(files, text)}".rstrip()
 
 
@@ -305,11 +307,13 @@ def check_groups(
                     f"no row is of a group that was named for {where}: all are in 'other'. Check "
                     f"the spelling. {told}"
                 )
-            warnings.append(f"noise hides every group named for {where}. Is it spelled so? {told}")
+            warnings.append(
+                f"noise hides every group named for {where}. Check the spelling. {told}"
+            )
         elif len(grouping) == 1:  # combinations may well be empty
             some = f"group {', '.join(map(repr, empty[:_MOST_VALUES]))} of {where}"
             if result.plan.is_noisy:
-                warnings.append(f"noise hides {some}. Is it spelled so? {told}")
+                warnings.append(f"noise hides {some}. Check the spelling. {told}")
             else:
                 warnings.append(f"no row is of {some}. {told}")
     return warnings

@@ -226,9 +226,9 @@ def require_consent(costs: str, *, yes: bool) -> None:
     if yes:
         return
     if not someone_is_there():
-        raise fg.ExchangeError(f"{costs} To do it all the same, add --yes.")
+        raise fg.ExchangeError(f"{costs} To do it anyway, add --yes.")
     warn(costs)
-    if not typer.confirm("Do it all the same?"):
+    if not typer.confirm("Do it anyway?"):
         raise typer.Exit(1)
 
 

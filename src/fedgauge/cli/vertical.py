@@ -89,8 +89,8 @@ _SIMULATED = (
     "This is a simulation: one process read scores and labels. Between parties each keeps its own."
 )
 _NO_PROBABILITIES = (
-    "scores lie beyond 0 to 1. Curves and AUC are as good, but nothing is said of calibration; "
-    "percent would have to be divided by 100."
+    "scores lie beyond 0 to 1. Curves and AUC are not affected, but there is no calibration. "
+    "Divide percentages by 100."
 )
 _OF_ALL = {
     *("at", "at_fpr", "at_recall", "at_precision", "level", "plots"),

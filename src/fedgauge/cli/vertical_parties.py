@@ -127,7 +127,7 @@ def roster(
     few_values: Annotated[
         bool,
         typer.Option(
-            "--few-values", help="These are scores, although few values look like labels."
+            "--few-values", help="These are scores, even if their few values look like labels."
         ),
     ] = False,
     site_file: SiteOption = HERE,
@@ -165,7 +165,7 @@ def roster(
     what = f"{made.examples:,} {'scores' if made.is_scored else 'ids'}, sorted"
     screen.print(f"Saved {output}: {what}, signed by {site.name}")
     screen.print(
-        f"It shows column {column!r} to whoever reads it. No other was read, so no label is in it."
+        f"Its readers see column {column!r}. No other column was read, so it holds no label."
     )
     then = "gathers scores" if made.is_scored else "scores these examples"
     screen.print(f"Send it to whoever {then}.")
@@ -241,8 +241,8 @@ class AssignOptions(FileOptions):
         if parties < _LEAST_SUM:
             refuse_given(
                 _OF_SUMS,
-                "{} would do nothing with one or two label parties: each adds all of the noise. "
-                "Leave it out.",
+                "{} would do nothing with one or two label parties, since each adds all of the "
+                "noise. Leave it out.",
             )
             return None
         least = parties if self.min_survivors is None else self.min_survivors
@@ -342,8 +342,8 @@ def _inputs(files: list[Path], options: AssignOptions) -> tuple[fg.IdTable | Non
         raise fg.InputError("name the columns of the scores' file: --id COLUMN --score COLUMN.")
     if not rosters:
         raise fg.InputError(
-            "there are no rosters. Each label party makes one with `fedgauge vertical roster`; "
-            "name them after the scores."
+            "there are no rosters. Each label party makes one with `fedgauge vertical roster`. "
+            "Name them after the file of scores."
         )
     return fg.IdTable(first, id=key, value=score, **options.dialect), rosters
 
@@ -519,7 +519,7 @@ def _say_next(assigned: AnyAssignment, folder: Path, site: Site, kept: Path) -> 
             f"Without a secure sum each answers alone, with {how}:",
             f"  fedgauge vertical answer {plan} BINS LABELS --label COLUMN {column} COLUMN "
             "--output ANSWER --site site.toml",
-            "  (it stands once it is made: `vertical check` says before what would count)",
+            "  (an answer cannot be changed: `vertical check` shows beforehand what would count)",
             "Then, from their answers:",
             f"  fedgauge vertical result {plan} ANSWERS --site {own}",
         ]
@@ -575,13 +575,15 @@ def _say_preview(seen: Preview, site: Site, plan: fg.EvaluationPlan, file: Path)
     lines = [
         allowed if seen.refusal else f"{allowed}, at a cost of {price(site.cost(plan))}.",
         f"{file} would count as {seen.counted.in_words}",
-        "Nothing was charged or stored. This is about rows: it stays at this site.",
+        "Nothing was charged or stored. This describes rows: keep it at this site.",
     ]
     if seen.stood:
-        lines.append("This site answered the plan before: that answer stands, whatever this is.")
+        lines.append(
+            "This site answered the plan before, and that answer stands, whatever this file holds."
+        )
     elif seen.refusal is None:
         lines.append(
-            "This site can answer, and what is warned of then stands."
+            "This site can answer, but the warnings above apply, and an answer cannot be changed."
             if seen.warnings
             else "This site can answer."
         )
@@ -629,11 +631,11 @@ def answer(
         )
     if made.stood:
         warn(
-            f"this site answered the plan before, and that answer stands, whatever its file holds "
-            f"now. The same bytes are in {output}, and nothing more is charged."
+            "this site answered the plan before, and that answer stands, whatever its file holds "
+            f"now. {output} has the same bytes, and nothing more is charged."
         )
     say_counted(seen)
-    screen.print(f"Saved {output}: send it to whoever scored")
+    screen.print(f"Saved {output}: send it to the scorer")
 
 
 @command(by_plan=True)

@@ -96,7 +96,7 @@ def read_table(name: str, values: Any, *, lists: bool) -> tuple[Any, tuple[str, 
     try:
         frame = nw.from_native(values, eager_only=True, pass_through=True)
     except nw.exceptions.DuplicateError:
-        raise InputError(f"{name} has two columns of one name. Name each otherwise.") from None
+        raise InputError(f"{name} has two columns with the same name. Rename one.") from None
     if not isinstance(frame, nw.DataFrame) or len(frame.columns) == 1:
         return values, ()
     names = [*frame.columns]
@@ -247,7 +247,7 @@ def _from_frame(name: str, values: Any, *, leniently: bool = False) -> Any:
 
     native = nw.from_native(values, allow_series=True, pass_through=True)
     if isinstance(native, nw.DataFrame | nw.LazyFrame):
-        several = " Of several groupings map their names to columns." if name == "group" else ""
+        several = " For several groupings, map their names to columns." if name == "group" else ""
         raise InputError(f"{name} is a table; pass one column of it.{several}")
     if not isinstance(native, nw.Series):
         return values

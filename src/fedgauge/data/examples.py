@@ -114,8 +114,8 @@ class Examples:
         for name, column in columns:
             if len(column) != rows:
                 raise InputError(
-                    f"{name} has {len(column):,} rows and y_score {rows:,}. "
-                    "Each example needs one of both."
+                    f"{name} has {len(column):,} rows and y_score {rows:,}. Each example needs "
+                    "one of each."
                 )
 
     @property
@@ -124,8 +124,8 @@ class Examples:
         only = self.scores.get(None)
         if only is None or only.ndim > 1:
             raise InputError(
-                "these examples have several scores each. Evaluate them with a task that says what "
-                "each is of: classes (MulticlassTask), or models."
+                "these examples have several scores each. Evaluate them with a task that names "
+                "them: classes (MulticlassTask), or models."
             )
         return only
 

@@ -151,11 +151,13 @@ def _opener(path: Path, dialect: Dialect) -> Opener:
     is_parquet = start.startswith(b"PAR1")
     if ending in _PARQUET:
         if not is_parquet:
-            raise InputError("this is not a Parquet file, whatever its name says. Export it again.")
+            raise InputError(
+                "this is not a Parquet file, although its name says so. Export it again."
+            )
         if dialect != Dialect(None, "."):
             raise InputError(
-                "only text files have something between columns and before decimals. Leave "
-                "(separator=...) and (decimal=...) out for Parquet files."
+                "only text files have a separator and a decimal mark. Leave (separator=...) and "
+                "(decimal=...) out for Parquet files."
             )
         return lambda types, _: _open_parquet(path, types)
     if ending in _DELIMITERS:
@@ -164,7 +166,7 @@ def _opener(path: Path, dialect: Dialect) -> Opener:
         if not is_gzip and start.startswith(_GZIP):
             raise InputError("this is a gzip file. Rename it to end in .gz.")
         if is_gzip and not start.startswith(_GZIP):
-            raise InputError("this is not a gzip file, whatever its name says. Export it again.")
+            raise InputError("this is not a gzip file, although its name says so. Export it again.")
         text = _Text(path, dialect.delimiter(ending), dialect.decimal)
         _check_header(text)
         return lambda types, skip: _open_csv(text, types, skip)
@@ -205,8 +207,8 @@ def _check_header(text: "_Text") -> None:
         raise InputError(_UNREADABLE)
     if header.count(text.delimiter.encode()) >= _MOST_COLUMNS:
         raise InputError(
-            f"the header has more than {_MOST_COLUMNS:,} columns. Export the columns that are "
-            "needed, and check what stands between them (separator=...)."
+            f"the header has more than {_MOST_COLUMNS:,} columns. Export only the columns that "
+            "are needed, and check the separator (separator=...)."
         )
 
 
@@ -388,8 +390,8 @@ def _column_of(text: _Text, types: Types, told: str) -> str:
 def odd_line(line: int, fields: int, named: int) -> str:
     """What is said of a line with another number of columns than the header."""
     return (
-        f"line {line:,} has {fields:,} columns where the header has {named:,}. Mend that line; "
-        "text that holds a separator or a line break stands in quotes."
+        f"line {line:,} has {fields:,} columns where the header has {named:,}. Correct that line: "
+        "put text that holds a separator or a line break in quotes."
     )
 
 
@@ -418,8 +420,8 @@ def _bounded_lines(file: io.TextIOWrapper) -> Iterator[str]:
 def not_numbers(column: str) -> str:
     """What is said of a column of scores that are none."""
     return (
-        f"column {column!r} holds values that are not numbers. Check which column holds the score, "
-        "and what stands before decimals (decimal=...)."
+        f"column {column!r} holds values that are not numbers. Check which column holds the "
+        "score, and the decimal mark (decimal=...)."
     )
 
 
@@ -430,7 +432,7 @@ def check_distinct(columns: Sequence[str]) -> None:
         listed = ", ".join(twice)
         raise InputError(
             f"one column cannot be two things, and {listed} is named more than once. Name "
-            "different ones."
+            "different columns."
         )
 
 
@@ -452,8 +454,8 @@ def list_columns(names: Sequence[str]) -> str:
         return "The first row looks like data: add a row with the names of the columns."
     if other is not None:
         return (
-            f"The header is one column that holds {other!r}. If that stands between columns, say "
-            "so (separator=...)."
+            f"The header is one column that holds {other!r}. If that is the separator, name it "
+            "(separator=...)."
         )
     shown = ", ".join(repr(name) for name in names[:_MOST_NAMES])
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
@@ -803,8 +805,7 @@ class ScoreFile:
                     self._check_numbers(name, first[name])
             elif skipped:
                 raise InputError(
-                    "no row has as many columns as the header. Check what stands between columns "
-                    "(separator=...)."
+                    "no row has as many columns as the header. Check the separator (separator=...)."
                 )
 
     def _check_numbers(self, name: str, column: pa.Array) -> None:

@@ -200,8 +200,8 @@ def _whole(ids: pa.Array) -> pa.Array:
     if large := int(np.sum(np.abs(numbers) >= _INEXACT)):  # also infinite ones
         are = _count(large, "id is a decimal", "ids are decimals")
         raise InputError(
-            f"{are} of 2^53 or more, which do not tell whole numbers apart. Read the column as "
-            "text, or as whole numbers."
+            f"{are} of 2^53 or more, where decimals no longer distinguish whole numbers. Read the "
+            "column as text, or as whole numbers."
         )
     if broken := int(np.count_nonzero(numbers % 1)):
         are = _count(broken, "id is no whole number", "ids are no whole numbers")

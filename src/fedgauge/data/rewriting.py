@@ -34,8 +34,8 @@ _FIELD: Final = b'"(?:[^"]|"")*+"[^%b]*|[^"%b][^%b]*|'
 _TO_QUOTE: Final = re.compile(rb'(?:[^"]|"")*+')
 
 _NO_HEADER: Final = (
-    "the first line is not the one with the names of the columns, or lines end in an unusual way. "
-    "Export it again."
+    "the first line does not hold the column names, or lines end in an unusual way. Export it "
+    "again."
 )
 
 

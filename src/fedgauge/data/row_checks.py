@@ -26,8 +26,8 @@ _NEGATIVE: Final = "counted as negative"
 _FIRST: Final = "counted as the first class"
 _NEITHER: Final = "neither the positive label nor one other"
 _REFUSED: Final = (
-    "an exact sum stops at them, at `submit`, and the attempt counts. Mend the file before that; "
-    "where this site has joined, abandon it, and ask for a new invitation"
+    "an exact sum stops at them, at `submit`, and the attempt counts. Correct the file before "
+    "that. If this site has joined, abandon the evaluation and ask for a new invitation"
 )
 _MANY_CLIPPED: Final = 0.1  # of the rows: rounding above 1 is rare, another scale is not
 _MANY_UNLISTED: Final = 0.5  # of the rows: then the groups that were asked for are hardly there
@@ -177,7 +177,7 @@ class RowSummary:
         told = odd.as_refused(clips=clips) if exact else odd.in_words
         if odd.clipped > _MANY_CLIPPED * rows * odd.by_row:
             scale = (
-                f"It goes from {low:g} to {high:g}, and percent, logits or points do not fit: "
+                f"It goes from {low:g} to {high:g}, so percentages, logits or points do not fit: "
                 "convert the scores, or ask for a plan with an axis for them."
             )
             told = [f"{each} {scale}" if _BEYOND in each else each for each in told]
@@ -188,8 +188,8 @@ class RowSummary:
         told += self._one_sided(positive)
         if self.swapped:
             told.append(
-                f"by the score of {_listed(self.swapped)} another class scores highest, and the "
-                "other way round. Check which column is of which class."
+                f"the scores of {_listed(self.swapped)} look swapped. Check which column belongs "
+                "to which class."
             )
         told += [sentence for parts in self.groups for sentence in _unlisted(parts, rows)]
         return told + [each for parts in self.groups if exact for each in _few(parts)]
@@ -226,8 +226,8 @@ def _unlisted(parts: Parts, rows: int) -> list[str]:
     told = f"{other:,} of {rows:,} rows are of no listed group of {parts.name}"
     told += f", and none are of {_listed(empty)}" if empty else ""
     return [
-        f"{told}: they count in 'other'. Check the column, and whether it spells groups "
-        "as the plan does."
+        f"{told}: they count in 'other'. Check the column, and that it spells groups as the plan "
+        "does."
     ]
 
 
@@ -238,9 +238,9 @@ def _few(parts: Parts) -> list[str]:
     if not few:
         return []
     return [
-        f"fewer than {_FEW} rows are of {_listed(few)}, by {parts.name}, and the sum has no noise: "
-        "if other sites have as few, whoever takes it sees them. Check that the column is none of "
-        "ids, or ask for a plan with noise."
+        f"fewer than {_FEW} rows are of {_listed(few)}, by {parts.name}, and the sum has no "
+        "noise: if other sites have as few, the coordinator sees them. Check that the column "
+        "does not hold ids, or ask for a plan with noise."
     ]
 
 

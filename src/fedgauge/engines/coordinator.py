@@ -25,7 +25,7 @@ def _no_totals(site: Site, plan: EvaluationPlan) -> None:
     del site
     if plan.task.of_labels:
         raise PlanError(
-            "the plan is for labels apart from scores, and nothing says how many examples each "
+            "the plan is for labels apart from scores, and it is not known how many examples each "
             "party has in each bin. Start it with `fedgauge exchange start`, or pass totals=."
         )
 
@@ -167,7 +167,8 @@ class Coordinator:
             out = {fault.member for fault in faults if fault.proved}
         if not out:
             raise ExchangeError(
-                "nobody is shown to have broken the rules. Say whom to leave out: --without NAME."
+                "there is no evidence that anybody broke the rules. Name the sites to leave out: "
+                "--without NAME."
             )
         return [key for member, key in enumerate(invitation.members) if member not in out]
 

@@ -44,7 +44,7 @@ RESULT: Final = "result.json"
 _MOST_EVIDENCE: Final = 1 << 25  # bytes: a thing or two of each of 200 members
 _MOST_RESULT: Final = 1 << 26  # bytes: read at each step, and anybody may have put it there
 HOLDS_ONE: Final = "{} holds an exchange already. Start in an empty folder."
-_AGAIN: Final = "Copy it again, or have who sent it run the command again."
+_AGAIN: Final = "Copy it again, or ask its sender to run the command again."
 M = TypeVar("M")
 
 
@@ -198,9 +198,9 @@ class Exchange:
             abandon = f"fedgauge exchange abandon {shlex.quote(str(self._folder))}"
             back = f" `{abandon}` gives back what was set aside."
             raise ExchangeError(
-                f"the evaluation in {self._folder} is finished, so nothing is asked of this site "
-                f"any more, and this cost nothing. Its result is {self.result_path}."
-                f"{back if reserved else ''}"
+                f"the evaluation in {self._folder} is finished, so this site has nothing left to "
+                "do, and this cost nothing. Its result is "
+                f"{self.result_path}.{back if reserved else ''}"
             )
 
     def is_finished(self, invitation: Invitation) -> bool:
@@ -420,7 +420,7 @@ def _evidence(path: Path) -> File:
 
 def _require_result_of(invitation: Invitation, saved: bytes) -> None:
     if not signature.is_signed(saved, invitation):
-        raise ExchangeError("it is not what the coordinator signed as the result of this one.")
+        raise ExchangeError("it is not the result that the coordinator signed for this evaluation.")
     found = signature.examine(saved, Record.from_json(saved))
     if found.state != "unknown key":
         raise ExchangeError(f"it is no result that counts: {found.in_words}.")

@@ -94,8 +94,8 @@ def judge_invitation(
     judge_origin(site, invitation)  # before anything is built
     if of_model != bool(invitation.model):  # one that nobody will bring, or that nobody signed
         raise PlanRefused(
-            "the invitation and the way it came do not fit: a model that is sent needs its "
-            "digest in the invitation, and scores that a site has need none. Use the same "
+            "the invitation does not fit the way it came: a model that is sent needs its digest "
+            "in the invitation, and scores that a site already has need none. Use the same "
             "version of fedgauge, and the same engine, everywhere."
         )
     plan = invitation.plan
@@ -125,7 +125,7 @@ def say(tell: Callable[[T], None], told: T) -> None:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a closed pipe makes a console exit
-        _LOG.error("could not tell the operator something: %s", type(error).__name__)
+        _LOG.error("could not show the operator a message: %s", type(error).__name__)
 
 
 def naming(data: Data) -> AbstractContextManager[None]:
@@ -181,14 +181,14 @@ class SiteDuties:
             return
         if self._delivery.model != invitation.model:
             raise ProtocolError(
-                "what came to score with is not what the invitation names, so other members may "
-                "have got something else. Nothing was scored."
+                "the model that arrived is not the one that the invitation names, so other "
+                "members may have got another one. Nothing was scored."
             )
         # A session outlives a run: the request may come in another one than the invitation did.
         if self._delivery.setting != self.setting:
             raise ProtocolError(
                 "the request to score came in another run, or with another config, than the one "
-                "this node joined in, so other members may count otherwise. Nothing was scored."
+                "this node joined in, so other members may count differently. Nothing was scored."
             )
 
     def _judge_again(self) -> None:
@@ -262,7 +262,7 @@ STEPS: Final[dict[Stage, Step]] = {
     Stage.OPEN: "reveal",
 }
 NOT_JOINED: Final = (
-    "this site did not join that evaluation, or has ended it: when told to, when its plan expired "
+    "this site did not join that evaluation, or has ended it: on request, when its plan expired "
     "(not_after), or after some days (session_days). Join it, or ask for a new invitation."
 )
 
@@ -301,8 +301,8 @@ def refuse_unread(site: Site) -> None:
     """Refuse, where a site wants each evaluation approved, what nobody can read in time."""
     if site.approvers:
         raise PlanRefused(
-            "this site requires each evaluation to be approved (approvers), and nobody can "
-            "read and sign while a run waits. Evaluate by files: `fedgauge exchange`."
+            "this site requires an approval of each evaluation (approvers), and nobody can read "
+            "and sign while a run waits. Evaluate by files: `fedgauge exchange`."
         )
 
 

@@ -120,10 +120,10 @@ def explain_invitation(path: Path) -> str:
         model = f"It comes with the questions, and its digest is {invitation.model.hex()}."
     return (
         f"Who asks\n  The holder of the key {key_to_text(invitation.coordinator)}, in evaluation "
-        f"{invitation.session.hex()[:16]}, of {len(invitation.members)} sites with the keys"
-        f"{sites}\n\n{plan}\n\nThe model\n  {model}\n\nWhat was judged\n  Nothing but that the "
-        "holder of that key signed this. Whether your site knows these keys, allows the plan and "
-        "has the budget, `fedgauge exchange review` says."
+        f"{invitation.session.hex()[:16]}, of {len(invitation.members)} sites with the "
+        f"keys{sites}\n\n{plan}\n\nThe model\n  {model}\n\nWhat was judged\n  Only that the "
+        "holder of that key signed this. `fedgauge exchange review` says whether your site knows "
+        "these keys, allows the plan and has the budget."
     )
 
 
@@ -135,12 +135,12 @@ def approve(site: Site, invitation: Invitation, key: SigningKey, *, evaluation: 
     """
     if len(evaluation) < NAMED_BY:
         raise InputError(
-            f"an evaluation is named by the first {NAMED_BY} digits of its id, or more. Copy the "
-            "command that `fedgauge exchange review` prints, whole."
+            f"name an evaluation by at least the first {NAMED_BY} digits of its id. Copy the "
+            "whole command that `fedgauge exchange review` prints."
         )
     if invitation.follows is not None:
         raise ExchangeError(
-            "this is the second of two rounds, and who approved of the first approved of both."
+            "this is the second of two rounds, and the approval of the first covers both."
         )
     plan = judge_invitation(site, invitation)
     if not invitation.session.hex().startswith(evaluation.lower()):
@@ -233,7 +233,7 @@ def rehearse(exchange: Exchange, site: Site, rows: Rows) -> Rehearsal:
     exchange.require_open(invitation)
     if invitation.follows is not None:
         raise ExchangeError(
-            "there is nothing left to check: the rows of the second round are those of the first."
+            "there is nothing left to check: the second round uses the rows of the first."
         )
     _require_unspent(site, invitation.session)
     seen = review(site, invitation)

@@ -624,8 +624,8 @@ def _warn_of_delta(privacy: PrivacyModel, examples: int) -> None:
     delta = privacy.budget.delta if privacy.budget is not None else 0.0
     if delta and delta >= 1 / examples:
         warnings.warn(
-            f"delta {delta:g} is not below 1 / {examples:,}, the share of one example: it would "
-            "allow to publish one now and then.",
+            f"delta {delta:g} is not below 1 / {examples:,}, one over the number of examples: "
+            "such a delta would allow publishing a row now and then.",
             PrivacyWarning,
             stacklevel=3,
         )
@@ -644,7 +644,7 @@ def _task(
         if not isinstance(task, AnyTask) or task.of_labels:
             raise PlanError("task must be a BinaryTask, a MulticlassTask or a MultilabelTask.")
         if groups is not None or models is not None or positive is not None:
-            raise PlanError("a task already says groups, models and positive. Name them there.")
+            raise PlanError("the task already has groups, models and positive. Set them there.")
         return task
     if groups is not None and not isinstance(groups, Mapping):
         groups = {_GROUP: groups}
@@ -707,7 +707,7 @@ def _refuse_shortcuts(
     named = [name for name, is_given in given.items() if is_given]
     if named:
         raise PlanError(
-            f"a plan already says {', '.join(named)}. Pass the plan or these, not both."
+            f"the plan already has {', '.join(named)}. Pass the plan or these, not both."
         )
 
 

@@ -238,6 +238,6 @@ def read_note(note: bytes, kinds: Sequence[type[Rows]] = (NamedRows,)) -> Rows:
         with suppress(*MALFORMED):
             return msgspec.json.decode(note, type=kind)
     raise ExchangeError(
-        "this site's note on which rows it joined with is damaged. Abandon this evaluation "
-        "and join a new one."
+        "this site's record of which rows it joined with is damaged. Abandon this evaluation and "
+        "join a new one."
     )

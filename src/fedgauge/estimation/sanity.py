@@ -31,27 +31,27 @@ _TRIED: Final = np.linspace(0.0, 1.0, 1001)[1:-1]
 _PARTY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+/=-]{0,63}")  # a peer's name, or its key
 
 _IMPOSSIBLE: Final = (
-    "counts are further from what rows can have than noise takes them once in "
-    f"{1 / FALSE_ALARM:,.0f} results: a site sent what no rows have, or had more rows than the "
+    "counts are further from possible ones than noise explains, except in one of "
+    f"{1 / FALSE_ALARM:,.0f} results. A site sent impossible counts, or had more rows than the "
     "plan's largest count. Do not rely on the numbers; ask every site to check what it sent."
 )
 
 
 _REPORTS: Final = (
-    "counts are further below zero than the randomness of reports takes them once in "
-    f"{1 / FALSE_ALARM:,.0f} results: many reports were not made of rows as the plan says. Do not "
-    "rely on the numbers; find out who sent them."
+    "counts are further below zero than the randomness of reports explains, except in one of "
+    f"{1 / FALSE_ALARM:,.0f} results. Many reports were not made from rows as the plan says. Do "
+    "not rely on the numbers; find out who sent them."
 )
 _FLIPS: Final = (
-    "counts are further from what labels can have than flips take them once in "
-    f"{1 / FALSE_ALARM:,.0f} results: a party counted otherwise than by flipped labels in the bins "
-    "it was given. Do not rely on the numbers; ask every party to check what it sent."
+    "counts are further from possible ones than flips explain, except in one of "
+    f"{1 / FALSE_ALARM:,.0f} results. A party did not count flipped labels in its bins. Do not "
+    "rely on the numbers; ask every party to check what it sent."
 )
 
 
 _PARTIES: Final = (
-    "{} sent what no labels have: numbers are further from what labels of its examples give than "
-    f"noise or flips take them once in {1 / FALSE_ALARM:,.0f} results. Do not rely on the numbers; "
+    "{} sent impossible numbers: they are further from those of any labels than noise or flips "
+    f"explain, except in one of {1 / FALSE_ALARM:,.0f} results. Do not rely on the numbers; "
     "ask for the file that this plan was answered with, or evaluate without that party."
 )
 
@@ -87,7 +87,7 @@ def check_exact(
     )
     _refuse(
         any(np.any(each) for each, _ in _differences(plan, counts)),
-        "scores of the same rows are of other numbers of them",
+        "scores of the same rows have different totals",
     )
     if plan.final.sum_steps:
         _refuse(bool(sums.min() < 0), "a score sum is negative")
@@ -104,7 +104,9 @@ def check_exact(
         )
         by_range = table.by_range(cells, counts, plan.task.layout, plan.axis)
         others = [_of_other_rows(plan, counts, table, cells)[0], *by_range]
-        _refuse(any(np.any(each) for each in others), "a table is of other rows than the counts")
+        _refuse(
+            any(np.any(each) for each in others), "a table and the counts come from different rows"
+        )
 
 
 def _of_other_rows(
@@ -152,9 +154,9 @@ def _differences(plan: EvaluationPlan, counts: NDArray[Any]) -> Iterator[tuple[N
 def _refuse(impossible: bool, what: str) -> None:
     if impossible:
         raise ProtocolError(
-            f"{what}, which no rows give: somebody sent counts that it did not count. A sum cannot "
-            "tell who. Nothing is shown. Ask every site to check what it sent, or start again "
-            "without whom you distrust."
+            f"{what}, which is impossible: a site sent false counts. The sum does not show which "
+            "site. No result is shown. Ask every site to check what it sent, or start again "
+            "without sites you distrust."
         )
 
 
@@ -351,8 +353,9 @@ EVEN: Final = 3.0  # times its share of the axis, which evenly spread scores wou
 _CROWDED: Final = (
     "the {end} bin of the axis, which also holds all scores {beyond} it, has over {share:.0%} of "
     "the negatives and of the positives. Were scores in percent, points or logits on an axis of "
-    "{low:g} to {high:g}? Then all numbers are wrong: plan an axis with their range. Scores that "
-    "truly crowd there, such as decisions of 0 and 1, are right, but bins do not tell them apart."
+    "{low:g} to {high:g}? Then all numbers are wrong: plan an axis with their range. If scores "
+    "really pile up there, such as decisions of 0 and 1, the numbers are right, but scores in "
+    "that bin are not distinguished."
 )
 
 

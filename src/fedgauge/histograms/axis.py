@@ -167,8 +167,8 @@ class Axis:
         digest = _digest(edges, spec)
         if spec.digest not in ("", digest):
             raise AxisError(
-                f"the axis says its digest is {spec.digest[:8]}, its edges give {digest[:8]}. "
-                "It was altered on the way: fetch the plan again."
+                f"the axis says its digest is {spec.digest[:8]}, its edges give {digest[:8]}. It "
+                "was changed on the way: fetch the plan again."
             )
         self._digest = digest
         self._spec = msgspec.structs.replace(spec, digest=digest)

@@ -288,8 +288,8 @@ class Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         for words in (self.privacy, self.caution):
             if len(words) > _MOST_WORDS or not words.isprintable():
                 raise CalibratorError(
-                    "what a map says of privacy, and its caution, is one line of at most "
-                    f"{_MOST_WORDS} characters."
+                    "the privacy statement and the caution of a map are one line each, of at "
+                    f"most {_MOST_WORDS} characters."
                 )
         for promised in (self.epsilon, self.delta):
             if promised is not None and not 0 <= promised < math.inf:

@@ -205,8 +205,9 @@ class ChannelReader:
             return list(range(self._layout.scores))
         if sorted(named) != sorted(wanted):
             raise InputError(
-                f"{what} has columns that are called like some of the classes, and others that are "
-                "not. Call each like its class, or pass an array with columns in the plan's order."
+                f"{what} has columns named like some of the classes, and others that are not. "
+                "Name each column like its class, or pass an array with columns in the plan's "
+                "order."
             )
         return [named.index(name) for name in wanted]
 
@@ -387,12 +388,12 @@ def _group(value: Any, numbers: Mapping[str, int]) -> int:
 def _no_grouping(name: str, groups: Mapping[str | None, Any]) -> str:
     if not groups:
         return (
-            f"the task has groups by {name!r}, and the examples none: "
-            "Examples(y_true, y_score, group=...)."
+            f"the task has groups by {name!r}, and the examples have none: Examples(y_true, "
+            "y_score, group=...)."
         )
     return (
-        f"the task has groups by {name!r}, and the examples have groups of no or another name: "
-        f"Examples(y_true, y_score, group={{{name!r}: ...}})."
+        f"the task has groups by {name!r}, and the groups of the examples have another name or "
+        f"none: Examples(y_true, y_score, group={{{name!r}: ...}})."
     )
 
 
@@ -408,13 +409,13 @@ def _many_labels(columns: int, several: int) -> str:
 def _no_model(model: str | None, scores: Mapping[str | None, Any], classes: int) -> str:
     if model is None and classes:
         return (
-            "y_score maps names to columns, which is for models (models=...). Of several classes "
+            "y_score maps names to columns, which is for models (models=...). For several classes "
             "pass an array with a column for each, in the plan's order, or a data frame."
         )
     if model is None:
         return (
-            "these examples have scores of several models, and the task of one. Say which models "
-            "there are (models=...)."
+            "these examples have scores of several models, and the task is for one. Name the "
+            "models (models=...)."
         )
     named = [name for name in scores if name is not None]
     if not named:

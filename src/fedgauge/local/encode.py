@@ -103,9 +103,9 @@ class _ChargeOfTwo(Charge):
             # Charged as a new evaluation, bins of another plan would cost who takes them for the
             # second half of what was paid for.
             raise PlanRefused(
-                "this site made no reports of the first round of this plan, so it is not charged "
-                f"for: plan {self._plan.whole.digest[:8]}. If it should take part, make those "
-                "first, also where they come too late; then the second costs nothing more."
+                "this site made no reports of the first round of this plan, so nothing was "
+                f"charged: plan {self._plan.whole.digest[:8]}. To take part, make those first, "
+                "even if they come too late; then the second costs nothing more."
             )
 
     def _has_left(self, step: Step) -> bool:
@@ -228,7 +228,7 @@ def _as_far_as_read(messages: Iterator[bytes], told: list[str]) -> Iterator[byte
     try:
         yield from messages
     except Exception as error:
-        told.append(f"rows were reported only as far as they could be read: {in_short(error)}")
+        told.append(f"not all rows were reported, since some could not be read: {in_short(error)}")
 
 
 def result_of(server: ReportServer, *, estimator: Estimator = Aligned()) -> Evaluation:

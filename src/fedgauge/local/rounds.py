@@ -118,8 +118,8 @@ class SecondPlan:
         if self.signer not in signers or is_anybodys(self.signer):
             raise PlanRefused(
                 f"the second plan is signed with {self._form.signer}, which is not approved here. "
-                "If that is the key of who takes the reports in, add it to the site file as one "
-                "of the coordinators."
+                "If that is the key of the server that collects the reports, add it to the site "
+                "file as one of the coordinators."
             )
         if not verify(self.signer, _signed(bytes(self._form.plan)), self._form.signature):
             raise PlanRefused(

@@ -79,7 +79,7 @@ def level_of_each(level: float, comparisons: int) -> float:
 def _reach(first: Estimate, second: Estimate, join: Callable[[float, float], float]) -> float:
     """How far the difference may lie below its value: the first lower, the second higher."""
     if first.low is None or second.high is None:
-        raise InputError("a gap is of metrics that have an interval, and this one has none.")
+        raise InputError("a gap needs a metric with an interval, and this one has none.")
     below, above = first.value - first.low, second.high - second.value
     sure_below = _sure(first, first.value - first.bounds[0], below)
     sure_above = _sure(second, second.bounds[1] - second.value, above)

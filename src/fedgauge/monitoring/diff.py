@@ -125,9 +125,9 @@ def _notes(
     elif unshared:
         notes.append(f"{unshared:,} slices are in one of the results only and are left out")
     if kinds(first) != kinds(second):
-        notes.append("scores went through different maps (calibrators), or only those of one did")
+        notes.append("scores were mapped by different calibrators, or only in one result")
     if one.axis != other.axis:
-        notes.append("the axes differ, so each has a binning error of its own")
+        notes.append("the axes differ, so each result has its own binning error")
     if one.privacy != other.privacy:
         notes.append("privacy differs, so one may be noisier than the other")
     if first.clients != second.clients:
@@ -147,14 +147,14 @@ def _positive(result: Evaluation) -> str:
 
 Rows = Literal["different", "overlapping"]
 _BASIS: Final = {
-    "different": "each result is taken to be of rows of its own, with errors of its own",
+    "different": "the two results are assumed to have different rows, and so independent errors",
     "overlapping": (
-        "some rows may be in both results, and how far errors go together is not known: intervals "
-        "are as wide as can be"
+        "some rows may be in both results, so how their errors are correlated is not known, and "
+        "intervals allow for any correlation"
     ),
     "same": (
-        "both results are of the same counts, and how far errors go together is not known: "
-        "intervals are as wide as can be"
+        "both results have the same counts, so how their errors are correlated is not known, and "
+        "intervals allow for any correlation"
     ),
 }
 _OF_PART: Final = ("recall", "precision", "fpr", "flagged")  # of a threshold, in words
@@ -283,7 +283,7 @@ class Differences:
             return f"ROC AUC is higher in {one} than in {other}: {auc}."
         if (auc.high or 0.0) < 0:
             return f"ROC AUC is lower in {one} than in {other}: {auc}."
-        return f"it is open whether ROC AUC differs between {one} and {other}: {auc}."
+        return f"it is undecided whether ROC AUC differs between {one} and {other}: {auc}."
 
     def to_frame(self, thresholds: Iterable[float] = (), *, backend: Backend = "pandas") -> Any:
         """The differences as a data frame, one row for each slice and metric.
@@ -378,7 +378,7 @@ def diff(
     for result in (first, second):
         if not isinstance(result, Evaluation):
             raise InputError(
-                f"diff is of two results, got {type(result).__name__}. Read files with "
+                f"diff compares two results, got {type(result).__name__}. Read files with "
                 "fg.Evaluation.from_json(path)."
             )
     if rows not in ("different", "overlapping"):
@@ -387,9 +387,7 @@ def diff(
     notes = require_alike(first, second, names)
     same = first.released.digest == second.released.digest
     if same and kinds(first) == kinds(second) and first.slice == second.slice:
-        raise InputError(
-            "both are the same result, which differs from itself in nothing. Name two."
-        )
+        raise InputError("both are the same result. Name two different ones.")
     overlapping = same or rows == "overlapping"
     basis = _BASIS["same" if same else rows]
     return Differences(first, second, names, basis, notes, overlapping)

@@ -228,7 +228,7 @@ def _budget(looks: Sequence[Entry]) -> dict[str, Any] | None:
         "where": "privacy",
         "title": "Epsilon spent",
         "label": "Epsilon, in total",
-        "note": "What all looks up to each cost whoever is in all of them: their sum.",
+        "note": "What all looks so far cost someone who is in all of them: their sum.",
         "columns": ["look", "epsilon", "delta", "epsilon in total", "delta in total"],
         "rows": [
             [

@@ -137,7 +137,7 @@ def _changed(path: Path) -> str:
         return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
     except (OSError, OverflowError, ValueError):
         raise InputError(
-            f"{path.name} has no time of change that can be told. Order results by name."
+            f"{path.name} has no readable time of change. Order results by name."
         ) from None
 
 
@@ -193,7 +193,7 @@ class Trend:
     ...     return fg.evaluate({"a": (y, 1 / (1 + np.exp(1 - 1.5 * y - rng.normal(size=5000))))})
     >>> trend = fg.Trend.of({f"week {n}": week() for n in range(1, 7)})
     >>> trend.verdict
-    'no alarm in 6 looks: nothing that is watched moved by more than chance explains'
+    'no alarm in 6 looks: nothing watched moved by more than chance explains'
     >>> round(trend.least("roc_auc"), 3)  # a lasting change that three more looks would find
     0.022
     """
@@ -356,7 +356,9 @@ class Trend:
                 found = float(run.least[-1])
                 return found if math.isfinite(found) else None
         watched_ = ", ".join(dict.fromkeys(each.name for each in self._runs))
-        raise InputError(f"{metric} is not watched there. What is: {watched_}; and at {self.at}.")
+        raise InputError(
+            f"{metric} is not watched there. Watched are: {watched_}; and at {self.at}."
+        )
 
     def to_json(self, path: str | Path) -> None:
         """Save the numbers of the trend: rows as in :meth:`to_frame`, alarms, budget."""
@@ -400,7 +402,7 @@ class Trend:
         """How often alarms are false, in words."""
         return (
             f"at most {self.rate:.3g} of series in which nothing changes ever raise an alarm, "
-            f"however long they are and over all {len(self._runs)} things that are watched"
+            f"however long they are, over all {len(self._runs)} watched things"
         )
 
     def __repr__(self) -> str:

@@ -74,8 +74,8 @@ def title(name: str, at: float | None = None) -> str:
 
 
 _MANY: Final = 3  # things in a sentence
-_NOTHING_YET: Final = "one look that tells something: there is nothing to compare it with yet"
-_NONE: Final = "no look tells anything: noise or too few rows hide all of them"
+_NOTHING_YET: Final = "only one look shows anything: there is nothing to compare it with yet"
+_NONE: Final = "no look shows anything: noise or too few rows hide all of them"
 
 
 def verdict(trend: Trend) -> str:
@@ -84,15 +84,15 @@ def verdict(trend: Trend) -> str:
         return _NOTHING_YET if trend._told else _NONE
     looks = f"{len(trend.results):,} looks"
     if not trend.alarms:
-        return f"no alarm in {looks}: nothing that is watched moved by more than chance explains"
+        return f"no alarm in {looks}: nothing watched moved by more than chance explains"
     first: dict[tuple[str, float | None], Alarm] = {}
     for each in trend.alarms:
         first.setdefault((each.metric, each.threshold), each)
     told = [f"{title(*key)} (first at {each.look})" for key, each in first.items()]
     more = f" and {len(told) - _MANY} more" if len(told) > _MANY else ""
     return (
-        f"{len(first)} of {len(trend._runs)} things that are watched moved by more than chance in "
-        f"{looks}: {', '.join(told[:_MANY])}{more}"
+        f"{len(first)} of {len(trend._runs)} watched things moved by more than chance in {looks}: "
+        f"{', '.join(told[:_MANY])}{more}"
     )
 
 
@@ -110,22 +110,22 @@ def visible(trend: Trend, watched: Watched) -> str:
     """How large a change would have to be, from the last look on."""
     least = trend.least(watched.name, watched.at)
     if least is None:
-        return "What could be seen from the last look on is not known: too few rows."
+        return "There are too few rows to say which changes would be found from now on."
     where = " in a share of scores" if watched.name == DISTRIBUTION else ""
     return (
-        f"From now on a lasting change by {least:.4f}{where} would be found within {WINDOW} looks "
-        f"with about {POWER:.0%} chance; smaller ones may not be seen."
+        f"From now on, a lasting change by {least:.4f}{where} would be found within {WINDOW} looks "
+        f"with a chance of about {POWER:.0%}; smaller ones may be missed."
     )
 
 
 def budget(trend: Trend) -> str:
     """What all looks cost together."""
     if trend.spent is None:
-        return "looks protect different units, so what they cost does not add up"
+        return "looks protect different units, so their costs cannot be added"
     epsilon, delta = trend.spent
     if math.isinf(epsilon):
         return "some looks are exact sums, which promise no epsilon"
-    return f"epsilon {show(epsilon)}, delta {delta:.2g} for whoever is in every look"
+    return f"epsilon {show(epsilon)}, delta {delta:.2g} for someone in every look"
 
 
 def signatures(trend: Trend) -> str:
@@ -138,7 +138,7 @@ def signatures(trend: Trend) -> str:
         number = len(set(signed))
         told += f" by {'one key' if number == 1 else f'{number:,} keys'}, not checked here"
     if len(signed) < len(keys):
-        told += "; nothing shows whether others were edited"
+        told += "; the others may have been edited"
     if otherwise:
         told += (
             f"; {otherwise:,} of them read by another estimator than the usual one, which no "

@@ -18,8 +18,8 @@ _LABELS: Final = {
 LEARNT: Final = "What each party learns in the worst case"
 _HOLDS: Final = (
     "In evaluations between sites that each keep their own rows. Their results say enforced. In a "
-    "trial run one program is given the rows of all, and whoever runs it sees them. There the "
-    "result says simulated: then none of this protects anybody."
+    "trial run, one program reads the rows of all sites, and the person who runs it sees them. "
+    "Such a result says simulated, and none of this protects anybody."
 )
 
 
@@ -67,8 +67,8 @@ def _apart(plan: EvaluationPlan) -> Iterator[tuple[str, str]]:
     text += ", and how far groups differ." if task.groups else "."
     if task.groups and not plan.is_noisy:
         text += (
-            " In an exact sum groups make small numbers likelier: whoever knows in which group and "
-            "range one person is, and finds one example there, learns that person's label."
+            " In an exact sum, groups make small numbers likelier. Someone who knows the group "
+            "and range of one person, and finds one example there, learns that person's label."
         )
     yield "What is told apart", text
 

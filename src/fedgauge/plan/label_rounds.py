@@ -64,9 +64,8 @@ class FlipRound(Round, frozen=True, tag="flips"):
             "again in every evaluation. No row, score, name or identifier leaves."
         )
         learned = (
-            "A flipped label leaves the label uncertain. Many add up to estimates of the curves of "
-            "all rows together. How many rows of each site lie in each range is known to whoever "
-            "scored them."
+            "A flipped label leaves the label uncertain. Many add up to estimates of the curves "
+            "of all rows together. The scorer knows how many rows of each site lie in each range."
         )
         return alone_in_words(terms, leaves, learned)
 
@@ -140,12 +139,12 @@ class PairRound(Round, frozen=True, tag="pair"):
         """Titles and paragraphs for whoever must approve of it."""
         leaves = (
             "2 whole numbers, once: how many of the site's examples are positive, and the sum of "
-            "the places that these have in the order of all scores. The place of an example, the "
-            "site was told by whoever scored it. No row, score, label, name or identifier leaves "
-            f"with these numbers. {models.ROSTER} {models.ALL_NOISE.format('both')}"
+            "the places that these have in the order of all scores. The scorer told the site the "
+            "place of each example. No row, score, label, name or identifier leaves with these "
+            f"numbers. {models.ROSTER} {models.ALL_NOISE.format('both')}"
         )
         learned = (
-            "The AUC of all sites together, and nothing else; of each site its two blurred "
-            "numbers, by whoever scored the examples and knows their places."
+            "The AUC of all sites together, and nothing else; the scorer, who knows the places, "
+            "learns the two blurred numbers of each site."
         )
         return alone_in_words(terms, leaves, learned)

@@ -52,8 +52,8 @@ def _check_apart(plan: "EvaluationPlan") -> None:
     """Refuse what needs scores where label parties have none, but bins that they were told."""
     if plan.task.of_labels and (plan.final.sum_steps or plan.calibrator is not None):
         raise PlanError(
-            "label parties have no scores to sum or to map. Leave out score sums and the map: "
-            "whoever scored the examples maps scores before they are given bins."
+            "label parties have no scores to sum or to map. Leave out score sums and the map: the "
+            "scorer maps scores before it assigns bins."
         )
 
 

@@ -130,9 +130,9 @@ def is_toml(path: Path) -> bool:
 
 _NAMED_BY: Final = 32  # digits: with fewer, who makes maps finds two that begin alike
 _MAPPED: Final = (
-    "Each site takes its scores through a map that is written in the plan, and counts what comes "
-    "out: {}. It puts no higher score below a lower one, so it only moves where the ranges of "
-    "scores begin and end. No map is fitted at a site."
+    "Each site maps its scores as the plan says, and counts the mapped scores: {}. The map keeps "
+    "the order of scores, so it only moves where the ranges of scores begin and end. No map is "
+    "fitted at a site."
 )
 
 
@@ -147,11 +147,11 @@ _SMALL_CELLS: Final = (
     "positive example or at least {0}, and no negative one or at least {0}."
 )
 _SMALL_GROUPS: Final = (
-    " So it is in each group. One with fewer examples of a class in all is counted with those of "
-    "no listed group, and where these are still too few, further groups are: then no group is the "
-    "total less the others."
+    " The same holds in each group. A group with too few examples of a class is counted with the "
+    "rows of no listed group. If these are still too few, more groups are added, so that nobody "
+    "can subtract the other groups from the total."
 )
-_BEFORE: Final = " Whoever takes the sum sees it before that."
+_BEFORE: Final = " The coordinator sees the sum before that."
 
 
 class EvaluationPlan(

@@ -422,8 +422,8 @@ class HistogramRound(Round, frozen=True, tag="histogram", omit_defaults=True):
             told += " Where a group is one person, it shows that person's label and score ranges."
         if any(table.hides_small for table in self.tables):
             told += (
-                " Few examples have two scores in the same ranges: many are alone there, and "
-                "whoever knows both scores of one learns its label."
+                " Few examples share the same ranges of both scores: many are alone there. "
+                "Someone who knows both scores of an example learns its label."
             )
         return told
 
@@ -432,9 +432,9 @@ class HistogramRound(Round, frozen=True, tag="histogram", omit_defaults=True):
         told = models.leaves(self.numbers(terms), terms.axis.bins, larger=len(self.nodes) > 1)
         leaves = f"{told} {models.ALL_NOISE.format('every count')}"
         learned = (
-            "The blurred counts of each site, by whoever scored the examples. From those of all "
-            "sites come the ROC and PR curves, AUC and average precision of all together. "
-            f"{models.KNOWN}. The result also shows {models.SHOWN}."
+            "The scorer learns the blurred counts of each site. From those of all sites come the "
+            f"ROC and PR curves, AUC and average precision of all together. {models.KNOWN}. The "
+            f"result also shows {models.SHOWN}."
         )
         return alone_in_words(terms, leaves, learned)
 
@@ -644,7 +644,7 @@ def _about(layout: Layout) -> str:
     """What a report is about, of several things."""
     among = [(layout.by_row, "scores"), (len(layout.groupings), "ways to group rows")]
     told = " and ".join(f"one of {count:,} {what}" for count, what in among if count > 1)
-    return told and f", about {told}, drawn at random whatever the row holds and said openly"
+    return told and f", about {told}, drawn at random, whatever the row holds, and stated openly"
 
 
 def _told(terms: RoundTerms) -> str:

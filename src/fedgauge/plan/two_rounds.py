@@ -248,12 +248,12 @@ def in_words(plan: "EvaluationPlan") -> list[tuple[str, str]]:
     share = f"{two.share:.0%}"
     if plan.privacy.sends_reports:
         titles = f"first, for {share} of its rows", "then, for the others"
-        text = f"{text} Those of the first round tell where scores lie."
+        text = f"{text} Reports of the first round show where scores lie."
     else:
         titles = "first", "then"
         text = (
-            "Of the first round its sum: where scores lie, of both classes together. Of the "
-            f"second: {text[:1].lower()}{text[1:]}"
+            "From the first round, its sum: where scores lie, for both classes together. From "
+            f"the second: {text[:1].lower()}{text[1:]}"
         )
     return [
         ("Two rounds", f"{_how(plan, share)} {_why(two, plan)}"),

@@ -77,9 +77,9 @@ _BEYOND: Final = {
     "subject": ". A person with rows at two sites is protected at each, not over both",
     "client": "",
     "label": (
-        ". Whoever scored the examples knows which there are, what they score and who has their "
-        "labels, and can make curves wrong by putting examples into wrong ranges. A person with "
-        "many examples is protected label by label, not as a whole"
+        ". The scorer knows which examples there are, their scores and who has their labels, and "
+        "can falsify curves by putting examples into wrong ranges. A person with many examples is "
+        "protected label by label, not as a whole"
     ),
 }
 
@@ -393,7 +393,8 @@ class DistributedDP(PrivacyModel, frozen=True, tag="distributed-dp"):
             "more colluding sites nothing is promised."
         )
         site = (
-            "Then as much as its readers. The noise allows for its subtracting its own numbers."
+            "Then as much as its readers. The noise is large enough even if the site subtracts "
+            "its own numbers."
             if colluding
             else NO_COLLUDERS
         )

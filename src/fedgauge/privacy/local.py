@@ -263,16 +263,16 @@ class LocalDP(PrivacyModel, frozen=True, tag="local-dp", omit_defaults=True):
         if self.flips_labels:
             return (
                 f"Differential privacy with epsilon {self.epsilon:g} for the label of one row, "
-                "whoever reads what its party sends. Whatever else is known, the chance of all "
-                f"that is sent would change at most {fold(self.epsilon)}-fold if the label were "
-                "the other one. Labels are flipped once. More evaluations with the same flips "
-                "cost nothing more; flipping again costs epsilon again."
+                "against every reader of what its party sends. Whatever else is known, the "
+                f"chance of all that is sent would change at most {fold(self.epsilon)}-fold if "
+                "the label were the other one. Labels are flipped once. More evaluations with "
+                "the same flips cost nothing more; flipping again costs epsilon again."
             )
         return (
-            f"Differential privacy with epsilon {self.epsilon:g} for one row of data, whoever "
-            "reads its report. Whatever else is known, the chance of any report would change at "
-            f"most {fold(self.epsilon)}-fold if the row were replaced by another, or had another "
-            "label. A row that is reported again pays its epsilon again."
+            f"Differential privacy with epsilon {self.epsilon:g} for one row of data, against "
+            "every reader of its report. Whatever else is known, the chance of any report would "
+            f"change at most {fold(self.epsilon)}-fold if the row were replaced by another, or "
+            "had another label. A row that is reported again pays its epsilon again."
         )
 
     @property
@@ -280,9 +280,9 @@ class LocalDP(PrivacyModel, frozen=True, tag="local-dp", omit_defaults=True):
         """What the promise leaves out, in words."""
         if self.flips_labels:
             return (
-                "Others see that a party takes part. A party can falsify the result. Whoever "
-                "assigned the ranges knows which rows there are and what they score. A person "
-                "with many rows is protected label by label, not as a whole"
+                "Others see that a party takes part. A party can falsify the result. The scorer "
+                "knows which rows there are and what they score. A person with many rows is "
+                "protected label by label, not as a whole"
             )
         return (
             "Others see that a site takes part, and with how many rows. A site can falsify the "

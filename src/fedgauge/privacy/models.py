@@ -81,8 +81,8 @@ ALWAYS_UNPROTECTED: Final = (
 # Whom an officer asks about, and what is the same for each of them in every secure sum.
 COORDINATOR: Final = "The coordinator"
 ANY_SITE: Final = "Another site"
-READER: Final = "Whoever reads the result"
-ONLOOKER: Final = "Whoever sees all messages"
+READER: Final = "A reader of the result"
+ONLOOKER: Final = "Anyone who sees all messages"
 NO_COLLUDERS: Final = "The plan does not guard against colluding sites, so no site joins it."
 SEEN_OF_A_SUM: Final = (
     "The plan, the model where one is sent, who takes part and who drops out, and the sizes and "
@@ -321,7 +321,7 @@ class SecureAggregation(PrivacyModel, frozen=True, tag="secure-aggregation"):
                 f"A site to which {many} of these belong subtracts them, and knows of the last. "
             )
         else:
-            text += f"Whoever reads the result sees 1 and {many}. "
+            text += f"A reader of the result sees 1 and {many}. "
         text += (
             "If the same sum were taken again after one person more, the difference would be that "
             "person: the label, and the range of the score."
@@ -446,18 +446,18 @@ def delta_of(steps: int, epsilon: float, delta: float) -> float:
     return min(delta * growth, 1.0)
 
 
-ANY_RANGES: Final = "That holds whatever ranges whoever scored the rows put them into"
+ANY_RANGES: Final = "That holds whatever ranges the scorer put the rows into"
 ROSTER: Final = (
     "Earlier, a list of the site's examples left, without labels: their ids or, where the site "
     "scored them itself, their scores, sorted."
 )
 KNOWN: Final = (
-    "Whoever scored the examples knows how many of them each site has in each range, and what is "
-    "not positive there is negative"
+    "The scorer knows how many examples each site has in each range, and an example that is not "
+    "positive is negative"
 )
 SHOWN: Final = (
-    "the scores that each range reaches from and to, and how many examples all sites together have "
-    "in it, exactly"
+    "where each range of scores begins and ends, and exactly how many examples all sites together "
+    "have in it"
 )
 ALL_NOISE: Final = (
     "Before sending, the site adds random whole numbers to {}, drawn from its operating system's "
@@ -476,8 +476,8 @@ def leaves(numbers: int, ranges: int, *, larger: bool) -> str:
     if larger:
         text += ", and in larger ranges made of these"
     return (
-        f"{text}. Which range an example is in, the site was told by whoever scored it. No row, "
-        f"score, label, name or identifier leaves with these numbers. {ROSTER}"
+        f"{text}. The scorer told the site which range each example is in. No row, score, label, "
+        f"name or identifier leaves with these numbers. {ROSTER}"
     )
 
 
@@ -495,10 +495,10 @@ def scorer_learns(least: int, allowed: str) -> str:
 def party_learns(told: str) -> str:
     """What a label party learns of the others, and of scores."""
     return (
-        "Of the examples on its list, whether they were scored, and the range that each is in, so "
-        "roughly how they rank; not their scores, unless it scored them itself, nor how far ranges "
-        "reach. Nobody checks that it has labels for what it lists. Nothing of the others "
-        f"until there is a result. {told}"
+        "For the examples on its list: whether they were scored, and the range that each is in, "
+        "so roughly how they rank. Not where ranges begin and end, and not the scores, unless it "
+        "scored them itself. Nobody checks that it has labels for what it lists. Nothing of the "
+        f"others until there is a result. {told}"
     )
 
 
@@ -513,8 +513,8 @@ def reader_learns(allowed: str) -> str:
 def onlooker_learns(told: str) -> str:
     """What whoever sees all messages learns."""
     return (
-        f"{told} Who also sees the lists and the files of ranges learns which examples each site "
-        "has, and their ranges; no label."
+        f"{told} Anyone who also sees the lists and the files of ranges learns which examples "
+        "each site has, and their ranges; no label."
     )
 
 
@@ -529,9 +529,9 @@ def learned_alone(allowed: str) -> list[tuple[str, str]]:
         (together(0), "The same of all other sites: the noise of each is its own."),
         (
             ANOTHER,
-            "Of the examples on its list, whether they were scored, and the range or place that "
-            "each has. Of the others what is in the result.",
+            "For the examples on its list: whether they were scored, and the range or place of "
+            "each. For the others: what is in the result.",
         ),
-        (READER, f"What is made of all blurred numbers. {allowed}, whatever else is known."),
+        (READER, f"What follows from all blurred numbers. {allowed}, whatever else is known."),
         (ONLOOKER, onlooker_learns("As much as the coordinator: all noise is in the numbers.")),
     ]

@@ -272,7 +272,8 @@ def _labelled(result: "Evaluation") -> list[Slice]:
         raise InputError("averages are over classes or labels, and this task has none.")
     if wanted.label is not None:
         raise InputError(
-            "this result is of one label, and an average over all: ask it of the whole result."
+            "this result is about one label, and an average is over all. Take it from the whole "
+            "result."
         )
     if wanted.model is None and first.model is not None:
         raise InputError("this result is of several models. Say which: result.select(model=...).")

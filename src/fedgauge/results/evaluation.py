@@ -241,7 +241,7 @@ class Evaluation(Metrics):
         """
         if self._calibrator is not None:
             raise InputError(
-                "this result is read through a map. Compare the scores as they were counted: "
+                "this result is already mapped. Compare the scores as they were counted: "
                 "result.with_calibrator(None).compare(...)."
             )
         if first == second:
@@ -607,8 +607,8 @@ class Evaluation(Metrics):
         """
         if self._calibrator is not None:
             raise InputError(
-                "this result is read through a map, and one fitted to it would be a second one "
-                "after it. Fit to the scores as they were counted: "
+                "this result is already mapped, and a calibrator fitted to it would be a second "
+                "one. Fit to the scores as they were counted: "
                 "result.with_calibrator(None).calibrator(...)."
             )
         forecasts = self._reading.once(Forecasts.of)
@@ -660,8 +660,8 @@ class Evaluation(Metrics):
         """The result as plain data."""
         if self._chosen is not None:
             raise InputError(
-                "this is a part of a result, and files hold whole ones. Save the result that it is "
-                "a part of; a loaded one can be asked for the same part."
+                "this is a part of a result, and files hold whole results. Save the whole result, "
+                "and select the part again after loading it."
             )
         return record_of(self)
 

@@ -219,9 +219,13 @@ def gaps_of(result: Evaluation, metric: str, at: float | None, against: str | No
     """See :meth:`fedgauge.Evaluation.gaps`."""
     task = result.plan.task
     if not task.groups:
-        raise InputError("there are no groups in the plan, and so no gaps. Say groups=... .")
+        raise InputError(
+            "the plan has no groups, so there are no gaps. Name groups with groups=... ."
+        )
     if result.slice.group is not None:
-        raise InputError("gaps are between groups, and this is one of them. Ask the whole result.")
+        raise InputError(
+            "gaps are between groups, and this is a single group. Use the whole result."
+        )
     result._require_one()
     read = _Reader(result, metric, at)
     rows = {

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 _JOINT: Final = "from both scores of each row, counted together"
 _MARGINS: Final = (
-    "from the counts of each model alone, which do not say how far their errors go together: "
-    "intervals are as wide as can be"
+    "from the counts of each model alone, which do not show how their errors are correlated, so "
+    "intervals allow for any correlation"
 )
-_APART: Final = "from reports about each model, which are of different rows"
+_APART: Final = "from reports about each model, which come from different rows"
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +98,8 @@ class Comparison:
             return f"{self.first} is worse than {self.second}: ROC AUC differs by {auc}."
         if self.margin is None:
             return (
-                f"it is open which of {self.first} and {self.second} is better: ROC AUC differs by "
-                f"{auc}."
+                f"it is undecided whether {self.first} or {self.second} is better: ROC AUC "
+                f"differs by {auc}."
             )
         if low > -self.margin:
             return (
@@ -107,7 +107,7 @@ class Comparison:
                 f"than the margin of {self.margin:g} below."
             )
         return (
-            f"it is open whether {self.first} is inferior to {self.second} by the margin of "
+            f"it is undecided whether {self.first} is inferior to {self.second} by the margin of "
             f"{self.margin:g}: ROC AUC differs by {auc}."
         )
 

@@ -531,14 +531,22 @@ class SummationServer:
     def paid_in_words(self) -> str:
         """Why to wait rather than to start again, once members have sent their numbers."""
         if self._invitation.follows is not None:
-            return "Both rounds are paid for, and again where they are started again: wait."
+            return (
+                "The budget of both rounds is spent, and starting again would spend it again: wait."
+            )
         match self.stage:
             case Stage.ADVERTISE | Stage.SHARE:
                 return ""
             case Stage.MASK:
-                return "Who submitted has paid, and pays again where it is started again: wait."
+                return (
+                    "Sites that submitted have spent their budget, and starting again would spend "
+                    "it again: wait."
+                )
             case _:
-                return "Everybody has paid, and pays again where it is started again: wait."
+                return (
+                    "All sites have spent their budget, and starting again would spend it again: "
+                    "wait."
+                )
 
     @property
     def confirmed(self) -> Confirmed:

@@ -94,8 +94,8 @@ _ROUNDS: Final = 2
 _MOST_STORIES: Final = 200  # ways in which unknown sums may have come out; each is looked at
 
 _UNKNOWN: Final = (
-    "the exact sums on this dataset are, or may be, over so many different sets of sites that it "
-    "cannot be told what they show together. Run again with the same sites, or with noise "
+    "the exact sums on this dataset are, or may be, over so many different sets of sites that "
+    "nobody can tell what they show together. Run again with the same sites, or with noise "
     "(mix_exact)."
 )
 

@@ -247,8 +247,8 @@ def check_budget(books: Books, account: Account, cost: Cost, default_limit: Cost
             told = f"{asked}" if asked == cost else f"{asked}, for a label that is the other one"
             raise BudgetExceeded(
                 f"the privacy budget of {scope} does not allow this: limit {limit}; spent or "
-                f"reserved {total_of(held)}; asked {told}. Raise the limit with "
-                "`fedgauge ledger set-limit`, if whoever answers for the data agrees."
+                f"reserved {total_of(held)}; asked {told}. Raise the limit with `fedgauge ledger "
+                "set-limit`, if the person responsible for the data agrees."
             )
 
 

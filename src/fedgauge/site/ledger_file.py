@@ -125,7 +125,7 @@ class Witness:
             raise self._missing() from None
         except OSError as error:
             raise LedgerError(
-                f"cannot use the witness {self.path} of the ledger: {error.strerror}. Mend its "
+                f"cannot use the witness {self.path} of the ledger: {error.strerror}. Repair its "
                 "disk or share, and try again."
             ) from None
 
@@ -200,7 +200,7 @@ class Chain:
             if self._path.exists() or self._head.read() not in (None, START):
                 raise LedgerError(
                     f"ledger {self._path} or its head {self._head.path} exists, and neither is "
-                    "ever made anew."
+                    "ever created again."
                 )
             self._head.write(START)
             storage.write_new(self._path, b"")

@@ -275,9 +275,9 @@ def judge_exact_slices(policy: Policy, plan: EvaluationPlan) -> None:
     if layout.by_row > policy.exact_scores:
         raise PlanRefused(
             f"the plan counts {layout.by_row:,} scores of each row without noise, and this site "
-            f"allows {policy.exact_scores:,} (exact_scores): one that is the other moved a little "
-            "shows what lies between two edges. Allow more if you know how the scores were made, "
-            "or plan with noise."
+            f"allows {policy.exact_scores:,} (exact_scores): a score that is another one shifted "
+            "slightly shows what lies between two edges. Allow more if you know how the scores "
+            "were made, or plan with noise."
         )
     for name, values in layout.groups:
         for value in values:
@@ -355,9 +355,9 @@ def _judge_apart(plan: EvaluationPlan, task: Task) -> None:
     """Refuse labels apart from scores where the bins, which the scorer chose, show a label."""
     if not plan.privacy.adds_noise:
         raise PlanRefused(
-            "the plan asks for an exact sum of labels by bins that the asker chose, and a "
-            "label alone in its bin would be bare. Plan with noise: "
-            "DistributedDP(epsilon, unit='label', neighbours='flip')."
+            "the plan asks for an exact sum of labels by bins that the asker chose, which would "
+            "show a label that is alone in its bin. Plan with noise: DistributedDP(epsilon, "
+            "unit='label', neighbours='flip')."
         )
     if not task.assignment:
         raise PlanRefused(

@@ -35,7 +35,7 @@ _TABLES: Final = {"peer": "peers", "coordinator": "coordinators", "approver": "a
 
 _TEMPLATE: Final = """\
 # A fedgauge site: whom it trusts and what it allows. A plan outside this is refused before any
-# data is read. Keep site.key and site.key.head private, and never put back old copies.
+# data is read. Keep site.key and site.key.head private, and never restore old copies.
 
 format = {format}
 name = {name}
@@ -53,31 +53,30 @@ max_delta = {max_delta}
 max_bins = {max_bins}  # finest axis
 max_counts = {max_counts}  # that a plan may ask for: bins, times groups, classes and models
 rows_per_bin = {rows_per_bin}  # more than this site ever has: exact sums must have room for them
-score_sums = {score_sums}  # true: plans may sum up the scores within bins; tells more of small bins
+score_sums = {score_sums}  # true: plans may sum up the scores within bins; shows more of small bins
 max_groups = {max_groups}  # that a plan may tell apart; 0: none
 budget_epsilon = {budget_epsilon}  # of all plans on a dataset, unless the ledger sets a limit
 budget_delta = {budget_delta}
 mix_exact = {mix_exact}  # true: exact sums and differential privacy may meet on this dataset
-session_days = {session_days}  # after which an evaluation that was joined is given up
+session_days = {session_days}  # after which an open evaluation is given up
 
-# Exact sums, where models hold "{exact}". They have no noise: whoever chooses the
-# plan sees how many patients of all sites together lie in each bin, one patient in a bin
-# included, and several sums can be subtracted from each other. What follows keeps that within
-# bounds; noise keeps it out.
+# Exact sums, where models hold "{exact}". They have no noise: the coordinator
+# sees how many patients of all sites together lie in each bin, even if it is only one, and several
+# sums can be subtracted from each other. The limits below restrict this; only noise prevents it.
 exact_sums = {exact_sums}  # most of them on one dataset
 min_bin_width = {min_bin_width}  # least width of a bin, in units of the score
 axes = {axes}  # digests of axes that may be finer
 min_cell = {min_cell}  # fewest examples that a result shows in a bin, besides none
-exact_dropouts = {exact_dropouts}  # true: sums may leave out sites that fell silent
+exact_dropouts = {exact_dropouts}  # true: sums may leave out sites that dropped out
 exact_scores = {exact_scores}  # most scores of a row, of all its classes, labels and models
-exact_pairs = {exact_pairs}  # true: also two models' scores together, where many a patient is alone
-exact_groups = {exact_groups}  # values of groups, not a patient's own; numbers as "ward=7"
+exact_pairs = {exact_pairs}  # true: also two models' scores together, where many patients are alone
+exact_groups = {exact_groups}  # never one patient; numbers as "ward=7"
 exact_of_models = {exact_of_models}  # true: also of models that a coordinator sends (Flower)
 min_new_rows = {min_new_rows}  # by which a dataset must differ from one that had exact sums
 
 # [[coordinators]] may start an evaluation; [[peers]] are the other sites. Each has a name and
-# a key. Compare keys over the phone, or in person: whoever holds one is trusted. Where there are
-# [[approvers]], nothing is joined that none of them signed (fedgauge exchange review).
+# a key. Compare keys over the phone, or in person: this site trusts whoever holds one. With
+# [[approvers]], it joins only what one of them signed (fedgauge exchange review).
 """
 
 

@@ -176,7 +176,7 @@ class Site:
         if plan.final.sum_steps and not self.policy.score_sums:
             raise PlanRefused(
                 "the plan asks for score sums, which this site does not allow (score_sums): they "
-                "tell more of bins with few examples than counts do."
+                "reveal more about bins with few examples than counts do."
             )
         if not plan.privacy.adds_noise:
             self._judge_exact(plan, of_model=of_model)
@@ -267,8 +267,8 @@ class Site:
         if strangers:
             raise PlanRefused(
                 f"{len(strangers)} of {len(members)} sites are not approved here, first "
-                f"{_key_text(strangers[0])}: made-up sites would leave the real ones uncovered. "
-                f"If they should take part, add them to {self.path.name} as peers."
+                f"{_key_text(strangers[0])}: invented sites would not protect the real ones. If "
+                f"they should take part, add them to {self.path.name} as peers."
             )
         if self.key.public not in members:
             raise PlanRefused("this site is not among those invited.")
@@ -323,14 +323,14 @@ class Site:
         """Refuse plans under which this site's silence, after it read its data, tells of them."""
         if plan.axis.outside != "clip":
             raise PlanRefused(
-                "under this plan a site falls silent when a score lies outside the axis, which "
-                "tells of its scores. It needs an axis made with outside='clip'."
+                "under this plan a site stops answering when a score lies outside the axis, which "
+                "reveals something about its scores. It needs an axis made with outside='clip'."
             )
         largest = plan.summed.largest
         if not plan.privacy.adds_noise and largest < self.policy.rows_per_bin:
             raise PlanRefused(
-                f"under this plan a site falls silent when it has more than {largest:,} rows in a "
-                f"bin, which tells of its counts. This site wants room for "
+                f"under this plan a site stops answering when it has more than {largest:,} rows "
+                "in a bin, which reveals something about its counts. This site wants room for "
                 f"{self.policy.rows_per_bin:,} (rows_per_bin)."
             )
 

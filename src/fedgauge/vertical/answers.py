@@ -461,8 +461,8 @@ def conclude_alone(
     if isinstance(totals, RankTotals):
         if missing:
             raise ExchangeError(
-                f"{', '.join(missing)} did not answer yet, and ranks are among the examples of all "
-                "parties. Wait for the file, or assign again without."
+                f"{', '.join(missing)} did not answer yet, and ranks depend on the examples of "
+                "all parties. Wait for the file, or assign again without."
             )
         return _auc(site, plan, totals, [PairAnswer(*given[party]) for party in totals.parties])
     if not given or (missing and not without_missing):
@@ -488,7 +488,7 @@ def _by_party(
         name = _name(site, answer.party)
         if answer.party not in parties:
             raise InputError(
-                f"{name} is no party of this plan: it was told no bins. Leave its answer out, or "
+                f"{name} is no party of this plan: it got no bins. Leave its answer out, or "
                 "assign again with its roster."
             )
         if answer.plan != plan.digest:

@@ -240,8 +240,8 @@ def require_listed(site: Site, ids: tuple[str, ...], scores: bytes) -> None:
     if not listed:
         raise ProtocolError(
             "the examples are not those of a roster that this site made: some are others, or "
-            "missing, or written otherwise. Ask whoever scores for bins of the roster that you "
-            "sent. If this site lost its record of it, make it again: `fedgauge vertical roster`."
+            "missing, or written otherwise. Ask the scorer for bins of the roster that you sent. "
+            "If this site lost its record of it, make it again: `fedgauge vertical roster`."
         )
 
 
@@ -355,8 +355,8 @@ def kept(site: Site, plan: EvaluationPlan, kind: type[T], form: str) -> T:
         found = msgspec.json.decode(read_bounded(path, MOST_BYTES), type=kind, dec_hook=decode_axis)
     except FileNotFoundError:
         raise ExchangeError(
-            f"site {site.name!r} did not assign the bins of this plan. It is for whoever ran "
-            "`fedgauge vertical assign`, with the same --site."
+            f"site {site.name!r} did not assign the bins of this plan. Only the site that ran "
+            "`fedgauge vertical assign` can do this, with the same --site."
         ) from None
     except OSError as error:
         raise SiteError(f"cannot read {path}: {error.strerror}.") from None
@@ -379,7 +379,7 @@ ASSIGNMENT_FORMAT: Final = "fedgauge-bins/1"
 KEPT_FORMAT: Final = "fedgauge-totals/1"
 MOST_ALONE: Final = 2  # parties: from three on a secure sum takes less noise
 _SALT_BYTES: Final = 32
-_AGAIN: Final = "Ask whoever scores for the bins of this evaluation."
+_AGAIN: Final = "Ask the scorer for the bins of this evaluation."
 
 Commitments = tuple[tuple[bytes, bytes], ...]
 
@@ -413,8 +413,8 @@ class Bins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         bins = decoded(cls, data, ASSIGNMENT_FORMAT)
         if bins is None:
             raise ProtocolError(
-                f"these are not a party's bins as this fedgauge writes them ({ASSIGNMENT_FORMAT}), "
-                "or not all of them. Name the file that whoever scored sent."
+                "these are not a party's bins as this fedgauge writes them "
+                f"({ASSIGNMENT_FORMAT}), or not all of them. Name the file that the scorer sent."
             )
         return bins
 
