@@ -59,12 +59,12 @@ def test_a_map_over_a_map_is_told():
     columns = ("--label", "y", "--score", "p", "--calibrator", "map.json", "--json", "mapped.json")
     assert run("evaluate", "others.csv", *columns).exit_code == 0
     told = run("show", "mapped.json", "--calibrator", "map.json").stderr
-    assert "mapped.json is of scores that went through a map (platt)" in told
+    assert "mapped.json has scores that were mapped (platt)" in told
     assert "leave out --calibrator" in told
     read = fg.Evaluation.from_json("result.json")
     read.with_calibrator(fg.Calibrator.from_json("map.json")).to_json("read.json")
     told = run("calibrate", "mapped.json", "-o", "new.json").stderr
-    assert "mapped.json is of scores that went through a map (platt)" in told
+    assert "mapped.json has scores that were mapped (platt)" in told
     refused = run("calibrate", "read.json", "-o", "newer.json")
     assert refused.exit_code == 2
     assert "Name the file of the result as it was counted" in refused.stderr

@@ -190,7 +190,7 @@ def test_approve_then_join(asked):
     again = review(asked)
     assert "This evaluation is in it." in again
     assert "How far it is\n  This site joined on " in again
-    assert f"nothing yet; set aside: epsilon 1, delta {delta}.\n\nThe site file\n  Allows" in again
+    assert f"nothing yet. Reserved: epsilon 1, delta {delta}.\n\nThe site file\n  Allows" in again
     rows = told_by("site", "log", "--csv", "-", "--site", asked.site_file(A)).splitlines()
     assert rows[1].split(",")[5] == "officer"
     head, row = log_of(asked)
