@@ -64,7 +64,7 @@ def test_a_map_over_a_map_is_told():
     read = fg.Evaluation.from_json("result.json")
     read.with_calibrator(fg.Calibrator.from_json("map.json")).to_json("read.json")
     told = run("calibrate", "mapped.json", "-o", "new.json").stderr
-    assert "mapped.json has scores that were mapped (platt)" in told
+    assert "mapped.json is of scores that went through a map (platt)" in told
     refused = run("calibrate", "read.json", "-o", "newer.json")
     assert refused.exit_code == 2
     assert "Name the file of the result as it was counted" in refused.stderr

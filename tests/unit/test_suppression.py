@@ -68,7 +68,7 @@ def test_without_the_rule_everything_is_shown_and_under_it_no_small_class():
     assert result.released.joined == ()
     assert result.select(group="b").positives == 3
     assert not result.select(group="other").pooled.counts.any()
-    with pytest.raises(fg.UndefinedMetric, match="there are no examples"):
+    with pytest.raises(fg.UndefinedMetric, match="there is no example"):
         _ = result.select(group="other").log_loss
     y = np.arange(300) < 5
     data = fg.Examples(y, np.linspace(0, 1, 300), group=["a"] * 300)

@@ -509,9 +509,9 @@ def require_examples(pooled: PooledCounts, group: str | None = None) -> None:
     if pooled.counts.any():
         return
     if group is None:
-        raise UndefinedMetric("there are no examples, so nothing is defined.")
+        raise UndefinedMetric("there is no example, so nothing is defined.")
     raise UndefinedMetric(
-        f"there are no examples of {group}, so nothing is defined. Rows of no listed group are in "
+        f"there is no example of {group}, so nothing is defined. Rows of no listed group are in "
         f"{OTHER!r}. If there should be some of this group, check its spelling."
     )
 
