@@ -579,7 +579,7 @@ def test_tables_groups_and_arrays_that_do_not_fit_are_told():
 
 def test_a_misspelt_group_is_told_as_such_and_a_hidden_one_as_hidden():
     result = by_group(["Women", "men"], axis=COARSE)
-    told = "no examples of Women, so nothing is defined. Rows of no listed group are in 'other'"
+    told = "no example of Women, so nothing is defined. Rows of no listed group are in 'other'"
     with pytest.raises(fg.UndefinedMetric, match=told):
         result.select(group="Women").roc_auc  # noqa: B018
     assert "group Women        no examples" in str(result)
