@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from alone_world import FLIPS, GAUSSIAN, NOISE, TWO, make_alone
 from platform_world import BOUGHT, SHOPS
+from refusals import refused
 
 import fedgauge as fg
 from fedgauge.engines.exchange import Exchange, join
@@ -82,12 +83,10 @@ def test_ranks_that_nobody_has_are_refused_before_anything_is_spent(world, kind)
     honest = np.frombuffer(made.bins[world.keys[SHOP]].places, "<i4")
     for far in (number, 1 << 30, -2):
         plan = forged(world, made, [far, *honest[1:]])
-        with pytest.raises(ProtocolError, match="a bin lies outside 0 to"):
-            world.answers(plan, SHOP)
+        refused(ProtocolError, "a bin lies outside 0 to", world.answers, plan, SHOP)
     for wrong in (honest[1:], [*honest, 0]):
         plan = forged(world, made, wrong)
-        with pytest.raises(ProtocolError, match="bins for"):
-            world.answers(plan, SHOP)
+        refused(ProtocolError, "bins for", world.answers, plan, SHOP)
     assert world.spent(SHOP) == 0.0
 
 
@@ -129,18 +128,15 @@ def test_sums_answers_ranks_and_flips_of_the_same_labels_are_one_budget(tmp_path
             ask(privacy, mechanism, **wanted)
     ask(FLIPS, None)  # told before
     (site.folder / "labels.flips").unlink()
-    with pytest.raises(fg.BudgetExceeded, match="spent or reserved epsilon 19"):
-        ask(FLIPS, None)
+    refused(fg.BudgetExceeded, "spent or reserved epsilon 19", ask, FLIPS, None)
 
 
 def test_bins_of_another_party_or_evaluation_are_refused(world):
     made = world.told()
     world.give(SHOP, made.bins[world.keys[OTHER]])
-    with pytest.raises(ProtocolError, match="for another party"):
-        world.answers(made.plan, SHOP)
+    refused(ProtocolError, "for another party", world.answers, made.plan, SHOP)
     world.told()
-    with pytest.raises(ProtocolError, match="of another evaluation"):
-        world.answers(made.plan, SHOP)
+    refused(ProtocolError, "of another evaluation", world.answers, made.plan, SHOP)
     assert world.spent(SHOP) == 0.0
 
 
@@ -177,13 +173,11 @@ def test_answers_to_another_plan_or_twice_or_that_no_labels_give_are_refused(wor
     fresh = [world.answers(made.plan, name, world.folder / f"{name}.2") for name in TWO]
     with pytest.raises(fg.InputError, match="the answer of shop-a is to another plan"):
         world.conclude(made.plan, [stale, fresh[1]])
-    with pytest.raises(fg.InputError, match="shop-a answered twice"):
-        world.conclude(made.plan, [fresh[0], *fresh])
+    refused(fg.InputError, "shop-a answered twice", world.conclude, made.plan, [fresh[0], *fresh])
     key, honest, other = world.site(SHOP).key, fresh[0].numbers, fresh[1]
     for numbers in (honest[1:], [*honest, 0], []):
         fake = LabelAnswer.signed(key, made.plan, bytes(32), numbers)
-        with pytest.raises(fg.InputError, match="another length"):
-            world.conclude(made.plan, [fake, other])
+        refused(fg.InputError, "another length", world.conclude, made.plan, [fake, other])
     if made.plan.paired is None:  # noise of a pair has no end
         beyond = (1 << 60, -(1 << 60)) if kind == "noise" else (len(SHOP) * 1000, -1)
         for number in beyond:
@@ -213,8 +207,7 @@ def test_noise_beyond_accounting_or_less_than_promised_is_refused(world):
         1e-6, delta=1e-12, noise="discrete-gaussian", unit="label", neighbours="flip"
     )
     made = world.told(tiny, "gaussian")
-    with pytest.raises(fg.PlanRefused, match="beyond what can be accounted for"):
-        world.answers(made.plan, SHOP)
+    refused(fg.PlanRefused, "beyond what can be accounted for", world.answers, made.plan, SHOP)
     assert world.spent(SHOP) == 0.0
     made = world.told()
     (sent,) = made.plan.rounds
@@ -230,8 +223,7 @@ def test_examples_that_the_party_never_listed_are_refused(world, kind):
     bins = made.bins[world.keys[SHOP]]
     made.bins[bins.party] = msgspec.structs.replace(bins, ids=("stranger", *bins.ids[1:]))
     plan = forged(world, made, np.frombuffer(bins.places, "<i4"))
-    with pytest.raises(ProtocolError, match="not those of a roster that this site made"):
-        world.answers(plan, SHOP)
+    refused(ProtocolError, "not those of a roster that this site made", world.answers, plan, SHOP)
     assert world.spent(SHOP) == 0.0
 
 

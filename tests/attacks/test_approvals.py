@@ -13,6 +13,7 @@ import pytest
 from consortium import COORDINATOR
 from envelopes import sealed
 from hostile import VICTIM, Attacker, exact_policy, invite, noisy_plan, small_sites
+from refusals import refused
 
 import fedgauge as fg
 from fedgauge.engines.exchange import INVITATION
@@ -100,8 +101,7 @@ def test_an_approval_by_somebody_else_is_worth_nothing(attack, officer, whose, l
         "stranger": SigningKey.generate(),
     }[whose]
     invitation = invitation_of(attack, 0)
-    with pytest.raises(SiteError, match="not an approver's"):
-        approve_all(site, invitation, key)
+    refused(SiteError, "not an approver's", approve_all, site, invitation, key)
     with_code_of_their_own = replace(site, approvers={key.public: "me"})
     path = sign(with_code_of_their_own, invitation.session, invitation.plan, key)
     if lies:
@@ -215,8 +215,7 @@ def test_an_evaluation_that_was_abandoned_needs_a_new_approval(attack, officer):
     assert not path.exists()
     with pytest.raises(PlanRefused, match="no approver has signed"):
         attack.sites.answer(attack.folder / "run-0", VICTIM, Stage.ADVERTISE)
-    with pytest.raises(fg.LedgerError, match="as released"):
-        approve_run(attack, officer, 0)
+    refused(fg.LedgerError, "as released", approve_run, attack, officer, 0)
 
 
 def test_another_invitation_in_place_of_the_reviewed_one_is_not_signed(attack, officer):
@@ -238,12 +237,10 @@ def test_what_the_site_refuses_is_not_signed(attack, officer):
     path = attack.sites.site_file(VICTIM)
     attack.begin(noisy_plan(4, epsilon=0.5))
     path.write_text(path.read_text().replace("max_epsilon = 1.0", "max_epsilon = 0.1"))
-    with pytest.raises(PlanRefused, match="max_epsilon"):
-        approve_run(attack, officer, 0)
+    refused(PlanRefused, "max_epsilon", approve_run, attack, officer, 0)
     path.write_text(path.read_text().replace("max_epsilon = 0.1", "max_epsilon = 1.0"))
     path.write_text(path.read_text().replace("budget_epsilon = 3.0", "budget_epsilon = 0.1"))
-    with pytest.raises(fg.BudgetExceeded, match="does not allow this"):
-        approve_run(attack, officer, 0)
+    refused(fg.BudgetExceeded, "does not allow this", approve_run, attack, officer, 0)
     assert not list((path.parent / "sessions").glob("*"))
     assert attack.entries() == []
 
@@ -280,8 +277,7 @@ def test_a_promise_that_noise_does_not_keep_is_not_shown(attack, officer, plan, 
     seen = review(site, invitation)
     assert re.search("noise|wide", seen.refusal)
     assert seen.plan is seen.budget is None
-    with pytest.raises(PlanRefused, match=r"noise|wide"):
-        approve_all(site, invitation, officer)
+    refused(PlanRefused, r"noise|wide", approve_all, site, invitation, officer)
 
 
 @pytest.mark.parametrize("whose", ["its own", "a peer's", "a coordinator's"])

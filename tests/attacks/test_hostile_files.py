@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from commands import complaint, run
 from limits import limited
+from refusals import refused
 
 import fedgauge as fg
 from fedgauge import storage
@@ -181,8 +182,7 @@ def test_a_file_of_an_exact_limit_is_read(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"12345")
     assert storage.read_bounded(path, 5) == b"12345"
-    with pytest.raises(OSError, match="larger than 4 bytes"):
-        storage.read_bounded(path, 4)
+    refused(OSError, "larger than 4 bytes", storage.read_bounded, path, 4)
 
 
 def packed(path, *parts):
@@ -304,8 +304,7 @@ def test_a_parquet_file_that_unpacks_to_far_more_is_refused(tmp_path, monkeypatc
     assert ScoreFile(path, label="y", score="p")
     monkeypatch.setattr(files, limit, 1 << 10)
     monkeypatch.setattr(files, "_MOST_PER_BYTE", 50)
-    with pytest.raises(fg.InputError, match="more rows than fit"):
-        ScoreFile(path, label="y", score="p")
+    refused(fg.InputError, "more rows than fit", ScoreFile, path, label="y", score="p")
 
 
 def test_no_bit_at_the_end_of_a_parquet_file_ends_the_process(tmp_path):
@@ -411,7 +410,7 @@ def test_output_to_a_full_device_ends_in_one_line(folder, command):
         done = streams(*command, folder=folder, stdout=full)
     assert done.returncode == 1
     assert done.stderr == (
-        "fedgauge: cannot write what this command prints: No space left on device.\n"
+        "fedgauge: cannot print the output of this command: No space left on device.\n"
     )
 
 
@@ -535,8 +534,7 @@ def test_a_key_of_many_parts_is_refused_unread(around, dot):
     key = edge + dot.join("a" * 3000) + edge
     with pytest.raises(PlanError, match="a key in it has too many parts"):
         fg.EvaluationPlan.from_toml(f"{around % key}\n")
-    with pytest.raises(SiteError, match="a key in it has too many parts"):
-        SiteFile.from_text(f"{around % key}\n")
+    refused(SiteError, "a key in it has too many parts", SiteFile.from_text, f"{around % key}\n")
 
 
 @pytest.mark.parametrize("width", [5e-324, 1e-300, 1e-18])

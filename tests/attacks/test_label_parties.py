@@ -13,6 +13,7 @@ from commands import complaint
 from commands import run as command
 from consortium import COORDINATOR
 from platform_world import BOUGHT, LABEL_DP, SHOPS, make_platform
+from refusals import refused
 
 import fedgauge as fg
 from fedgauge.data.row_checks import ids_in
@@ -256,8 +257,7 @@ def test_a_positive_label_that_the_site_does_not_list_is_refused(platform):
     """Such as a label of another column: who asks could choose what it learns of."""
     plan = platform.assign(positive="refunded").plan
     invite(platform, plan)
-    with pytest.raises(fg.PlanRefused, match="calls 'refunded' the positive label"):
-        joining(platform)()
+    refused(fg.PlanRefused, "calls 'refunded' the positive label", joining(platform))
     assert platform.entries(VICTIM) == []
 
 
@@ -460,8 +460,7 @@ def test_numbers_of_examples_that_wrap_around_are_refused():
     key, far = SigningKey.generate(), np.array([1 << 40, 5], "<i8").tobytes()
     made = Roster.of_scores(np.array([0.1, 0.2]), key, few_values=True)
     forged = Roster._signed(key, scores=made.scores, rows=far)
-    with pytest.raises(fg.ProtocolError, match="not as they must be"):
-        Roster.from_bytes(forged.to_bytes())
+    refused(fg.ProtocolError, "not as they must be", Roster.from_bytes, forged.to_bytes())
 
 
 @pytest.mark.parametrize("labels", [[0, 1, 1, 0], [1, 1], [0, 0], [0.0, -0.0, 1.0]])
@@ -523,8 +522,7 @@ def test_labels_in_words_do_not_leave_as_scores(tmp_path, platform, values):
 def test_nor_do_they_over_a_network(values):
     """Where a node's columns are the wrong way round."""
     key, rows = SigningKey.generate(), (values, [0.5] * len(values))
-    with pytest.raises(fg.InputError, match="may be labels"):
-        OwnLabels(lambda: rows, scored=True).roster(key)
+    refused(fg.InputError, "may be labels", OwnLabels(lambda: rows, scored=True).roster, key)
     assert OwnLabels(lambda: rows, scored=True, few_values=True).roster(key).is_scored
 
 

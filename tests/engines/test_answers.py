@@ -8,6 +8,7 @@ import pytest
 from alone_world import FLIPS, GAUSSIAN, NOISE, TWO, make_alone
 from consortium import COORDINATOR
 from platform_world import BOUGHT, SCORES, SHOPS, make_platform
+from refusals import refused
 from sklearn.metrics import roc_auc_score
 
 import fedgauge as fg
@@ -297,8 +298,7 @@ def test_who_or_what_may_not_answer_or_conclude_alone(world):
     made = world.told(cohort=fg.Cohort(2, 1))
     with pytest.raises(fg.PlanRefused, match="not for label parties that answer alone"):
         world.answers(made.plan, TWO[0])
-    with pytest.raises(fg.PlanError, match="do not answer alone"):
-        world.conclude(made.plan, [])
+    refused(fg.PlanError, "do not answer alone", world.conclude, made.plan, [])
     site = world.site(TWO[0])
     for kind in EVERY:
         plan = world.told(*EVERY[kind]).plan
@@ -306,8 +306,7 @@ def test_who_or_what_may_not_answer_or_conclude_alone(world):
             site.judge(plan, members=list(site.peers), coordinator=next(iter(site.coordinators)))
     made = world.told()
     given = [world.answers(made.plan, name) for name in TWO]
-    with pytest.raises(ExchangeError, match="did not assign"):
-        conclude_alone(world.site(TWO[0]), made.plan, given)
+    refused(ExchangeError, "did not assign", conclude_alone, world.site(TWO[0]), made.plan, given)
 
 
 def test_a_plan_and_its_mechanism_agree_on_the_noise():
@@ -446,8 +445,7 @@ def test_what_was_kept_of_an_assignment_and_is_odd_is_refused(world, mechanism, 
     answers = [world.answers(made.plan, name) for name in TWO]
     path = made.totals.keep(world.site(COORDINATOR))
     path.write_text(json.dumps(change(json.loads(path.read_bytes()))))
-    with pytest.raises(fg.SiteError, match="damaged or changed"):
-        world.conclude(made.plan, answers)
+    refused(fg.SiteError, "damaged or changed", world.conclude, made.plan, answers)
 
 
 @pytest.fixture

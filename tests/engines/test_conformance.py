@@ -9,6 +9,7 @@ import pytest
 from conformance import CLIENTS, EVERYBODY, OTHERS, assert_goes_on, assert_sum_over, every_stage
 from counts import counts_of, pooled_counts
 from plans import exact_plan, noisy_plan
+from refusals import refused
 from rows import draw_clients
 from scipy import stats
 
@@ -67,8 +68,7 @@ def test_a_class_too_small_to_be_shown_is_withheld(engine):
     plan = exact_plan(min_cell=10)
     clients = {name: (np.zeros(40, dtype=int), np.full(40, 0.2)) for name in CLIENTS}
     clients["site-1"][0][:3] = 1
-    with pytest.raises(fg.ResultWithheld, match="smallest cell, 10"):
-        engine.run(plan, clients)
+    refused(fg.ResultWithheld, "smallest cell, 10", engine.run, plan, clients)
 
 
 @pytest.mark.parametrize("least", [0, 10])
@@ -227,8 +227,7 @@ def test_several_leave(engine, make_plan, silent, gone):
 @every_stage
 def test_too_few_stay(engine, stage):
     silent = {"site-1": stage, "site-3": stage}
-    with pytest.raises(fg.CohortTooSmall, match="are needed"):
-        engine.run(exact_plan(), CLIENTS, silent=silent)
+    refused(fg.CohortTooSmall, "are needed", engine.run, exact_plan(), CLIENTS, silent=silent)
 
 
 @every_stage
@@ -236,7 +235,6 @@ def test_the_plan_may_need_all(engine, make_plan, stage):
     plan = make_plan(cohort=fg.Cohort(5, 1))
     silent = {"site-1": stage}
     if stage <= Stage.MASK:
-        with pytest.raises(fg.CohortTooSmall, match="5 are needed"):
-            engine.run(plan, CLIENTS, silent=silent)
+        refused(fg.CohortTooSmall, "5 are needed", engine.run, plan, CLIENTS, silent=silent)
     else:  # it is in the sum, and its secrets are opened without it
         assert_goes_on(engine, plan, stage, silent=silent)

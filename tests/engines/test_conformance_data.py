@@ -16,6 +16,7 @@ from conformance import (
 )
 from counts import counts_of, pooled_counts, pooled_sums, sums_of
 from plans import exact_plan, noisy_plan
+from refusals import refused
 from scipy import stats
 
 import fedgauge as fg
@@ -29,8 +30,7 @@ FALSE_ALARM = 1e-6
 def assert_left_out(engine, plan, clients, error, match):
     """The client `site-1` refuses: its operator is told, and the others go on."""
     if engine.one_process:
-        with pytest.raises(error, match=f"client 'site-1': .*{match}"):
-            engine.run(plan, clients)
+        refused(error, f"client 'site-1': .*{match}", engine.run, plan, clients)
         return
     result = engine.run(plan, clients)
     assert_sum_over(result, plan, clients, OTHERS)
@@ -62,8 +62,7 @@ def test_scores_outside_are_clipped_in_an_exact_sum(engine):
 def test_a_client_without_rows_does_not_show(engine):
     plan, clients = exact_plan(), CLIENTS | {"site-1": ([], [])}
     if engine.one_process:  # who holds all data may be told
-        with pytest.raises(fg.InputError, match=r"client 'site-1': .*no"):
-            engine.run(plan, clients)
+        refused(fg.InputError, r"client 'site-1': .*no", engine.run, plan, clients)
         return
     assert_sum_over(engine.run(plan, clients), plan, clients, EVERYBODY)
 
@@ -116,8 +115,7 @@ def test_broken_rows_silence_nobody_under_noise(engine, noiseless, kind):
 def test_rows_that_raise_stop_an_exact_sum(engine):
     """Zeros would be bare in it. The attempt counts, and there is no second one."""
     if engine.one_process:
-        with pytest.raises(OSError, match="torn"):
-            engine.run(exact_plan(), CLIENTS | {"site-1": raises})
+        refused(OSError, "torn", engine.run, exact_plan(), CLIENTS | {"site-1": raises})
         return
     # Sites that have their scores look at the rows once before they join.
     readable = [[CLIENTS["site-1"]]] if type(engine) is ExchangeEngine else []

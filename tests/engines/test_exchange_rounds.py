@@ -10,6 +10,7 @@ import pytest
 from consortium import COORDINATOR, NAMES, A, B, D
 from counts import counts_of, pooled_counts
 from exchange import begun, make_world
+from refusals import refused
 
 import fedgauge as fg
 from fedgauge.engines.exchange import SECOND, Exchange, join
@@ -136,8 +137,7 @@ def test_rows_are_those_of_the_first_round_and_nothing_is_left_to_check(noisy):
     site = noisy.site(A)
     exchange = Exchange(noisy.run, site)
     other = NamedRows(str(noisy.folder / f"{B}.csv"), "y", "p")
-    with pytest.raises(fg.ExchangeError, match=r"joined with .*hospital-a\.csv"):
-        join(exchange, site, other)
+    refused(fg.ExchangeError, r"joined with .*hospital-a\.csv", join, exchange, site, other)
     join(exchange, site, noisy.rows(A))  # the same may be named again
     join(exchange, site)
     assert noisy.named(A) == noisy.rows(A)
@@ -165,8 +165,7 @@ def test_lost_invitations_are_written_again(noisy, lost):
     for each in {"both": ("second", "invitation.fgx"), "damaged": ()}.get(lost, (lost,)):
         path = noisy.run / each
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-    with pytest.raises(fg.ExchangeError, match="waits for"):
-        noisy.advance(noisy.run)
+    refused(fg.ExchangeError, "waits for", noisy.advance, noisy.run)
     assert (noisy.run / SECOND / "invitation.fgx").read_bytes() == before
     assert play(noisy).clients == 4
 
@@ -202,8 +201,7 @@ def test_a_coordinator_that_is_killed_begins_one_second_round(folder, monkeypatc
             world.advance(world.run)
     (state,) = (world.folder / COORDINATOR / "sessions").glob("*.server")
     stored = state.read_bytes()
-    with pytest.raises(fg.ExchangeError, match="waits for"):
-        world.advance(world.run)
+    refused(fg.ExchangeError, "waits for", world.advance, world.run)
     assert state.read_bytes() == stored
     assert play(world).clients == 4
 
@@ -233,8 +231,7 @@ def test_a_link_leads_nowhere(folder):
     for name in NAMES:
         answer(world, name, Stage.OPEN)
     (world.run / SECOND).symlink_to(folder / "private")
-    with pytest.raises(fg.ExchangeError, match="is a link"):
-        world.advance(world.run)
+    refused(fg.ExchangeError, "is a link", world.advance, world.run)
     assert not list((folder / "private").iterdir())
 
 
@@ -280,8 +277,7 @@ def test_the_ledger_says_that_a_second_round_is_paid_for(noisy):
 
 def test_another_attempt_is_of_both_rounds_and_is_asked_for(noisy):
     plan = Exchange(noisy.run, noisy.site(A)).invitation().plan
-    with pytest.raises(fg.PlanError, match="found on another occasion"):
-        noisy.start(noisy.folder / "again", plan)
+    refused(fg.PlanError, "found on another occasion", noisy.start, noisy.folder / "again", plan)
     new = noisy.folder / "again"
     restart = "restart", noisy.run, new, "--without", D
     assert "4 sites have spent budget" in command(noisy, COORDINATOR, *restart, code=1)

@@ -24,6 +24,7 @@ from exchange import (
     later_stages,
     make_world,
 )
+from refusals import refused
 from users import ALICE, MALLORY, as_user, needs_root
 
 import fedgauge as fg
@@ -110,8 +111,7 @@ def test_tampered_reply(exact_steps, earlier_run, stage, tamper):
         assert (progress.answered, progress.missing) == ((B, C), (A,))
         nothing = tamper in ("remove", "swap_site")  # the other site's reply is one, if misnamed
         assert list(progress.set_aside) == ([] if nothing else [path.name])
-        with pytest.raises(fg.ExchangeError, match=f"waits for {A} to {VERBS[stage]}"):
-            world.advance(world.run)
+        refused(fg.ExchangeError, f"waits for {A} to {VERBS[stage]}", world.advance, world.run)
         again = world.answer(world.run, A, stage, CLIENTS[A])
         if path.is_dir():  # it stays where it is, and the reply goes beside it
             assert again.read_bytes() == before[path.name]
@@ -133,8 +133,7 @@ def test_tampered_request(exact_steps, earlier_run, stage, tamper):
             world.answer(world.run, A, stage, CLIENTS[A])
         assert world.state().read_bytes() == state
         assert not world.reply(stage).exists()
-        with pytest.raises(fg.ExchangeError, match=f"waits for {A}"):
-            world.advance(world.run)
+        refused(fg.ExchangeError, f"waits for {A}", world.advance, world.run)
         if not path.is_dir():
             assert world.published() == before
         world.answer(world.run, A, stage, CLIENTS[A])
@@ -161,8 +160,7 @@ def test_tampered_invitation(exact_steps, tamper):
             with pytest.raises(fg.ExchangeError, match=f"a folder is in its place. Remove {path}"):
                 world.advance(world.run)
             path.rmdir()
-        with pytest.raises(fg.ExchangeError, match=f"waits for {A}"):
-            world.advance(world.run)
+        refused(fg.ExchangeError, f"waits for {A}", world.advance, world.run)
         assert world.published() == before
         world.answer(world.run, A, Stage.ADVERTISE)
         world.advance(world.run)
@@ -176,8 +174,7 @@ def test_a_lost_invitation_is_written_again_at_every_stage(exact_steps, stage):
         path.unlink()
         with pytest.raises(fg.ExchangeError, match=r"again with `fedgauge exchange advance`"):
             world.answer(world.run, A, stage, CLIENTS[A])
-        with pytest.raises(fg.ExchangeError, match="waits for"):
-            world.advance(world.run)
+        refused(fg.ExchangeError, "waits for", world.advance, world.run)
         assert world.published() == before
         world.answer(world.run, A, stage, CLIENTS[A])
         result = world.advance(world.run)
@@ -193,8 +190,7 @@ def test_which_of_several_invitations_was_lost(exact_steps):
         kept = [(run / "invitation.fgx").read_bytes() for run in runs]
         for run in runs:
             (run / "invitation.fgx").unlink()
-        with pytest.raises(fg.ExchangeError, match="waits for"):
-            world.advance(runs[0])
+        refused(fg.ExchangeError, "waits for", world.advance, runs[0])
         with pytest.raises(fg.ExchangeError, match="--evaluation") as told:
             world.advance(runs[1])
         assert all(session[:8] in str(told.value) for session in sessions)
@@ -214,8 +210,7 @@ def test_an_invitation_is_not_written_into_the_folder_of_another_evaluation(exac
         world.coordinator(other).abandon()
         (other / "invitation.fgx").unlink()
         world.start(mine, EXACT)
-        with pytest.raises(fg.ExchangeError, match="there is no invitation"):
-            world.advance(other)
+        refused(fg.ExchangeError, "there is no invitation", world.advance, other)
         assert not (other / "invitation.fgx").exists()
 
 
@@ -483,8 +478,7 @@ def test_two_that_start_in_one_folder_at_the_same_moment(exact_steps, monkeypatc
                 sessions[0] = world.start(world.run, EXACT)
 
         monkeypatch.setattr(Coordinator, "_store", meanwhile)
-        with pytest.raises(fg.ExchangeError, match="holds an exchange already"):
-            world.start(world.run, EXACT)
+        refused(fg.ExchangeError, "holds an exchange already", world.start, world.run, EXACT)
         assert world.exchange(world.run).invitation().session == sessions[0]
         assert [path.stem for path in states(world)] == [sessions[0].hex()[:32]]
         assert_right(world.finish(), world)
@@ -510,6 +504,5 @@ def test_a_disk_without_links_to_files(exact_steps, monkeypatch):
     with copied(exact_steps[Stage.ADVERTISE, "start"]) as world:
         monkeypatch.setattr(os, "link", refuse)
         world.start(world.run, EXACT)
-        with pytest.raises(fg.ExchangeError, match="holds an exchange already"):
-            world.start(world.run, EXACT)
+        refused(fg.ExchangeError, "holds an exchange already", world.start, world.run, EXACT)
         assert_right(world.finish(), world)

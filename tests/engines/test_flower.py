@@ -27,6 +27,7 @@ from flwr.app import (
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from nodes import FIRST, MODEL, PLAN, AlteredGrid, Federation, stage_of
+from refusals import refused
 from rows import draw_rows
 from sites import open_policy
 from standin import StandInGrid, with_reply
@@ -115,8 +116,7 @@ def test_a_node_that_fails_later_is_in_the_sum(federation, since):
 
     nodes = federation(answered=answered)
     if since == Stage.AGREE:  # an exact sum is not opened without the vote of everybody in it
-        with pytest.raises(fg.CohortTooSmall, match="5 members answered and 6 are needed"):
-            nodes.evaluate()
+        refused(fg.CohortTooSmall, "5 members answered and 6 are needed", nodes.evaluate)
     else:
         assert np.array_equal(counts_of(nodes.evaluate()), nodes.truth())
     assert federation(answered=answered, name="noisy").evaluate(NOISY).clients == 6
@@ -248,15 +248,13 @@ def test_too_few_nodes_connected(tmp_path):
     nodes = Federation(tmp_path)
     for place in (1, 3, 5):
         del nodes.grid.apps[FIRST + place]
-    with pytest.raises(fg.CohortTooSmall, match="3 nodes are connected and the plan needs 4"):
-        nodes.evaluate()
+    refused(fg.CohortTooSmall, "3 nodes are connected and the plan needs 4", nodes.evaluate)
     assert not nodes.grid.log
 
 
 def test_without_a_site_file_a_node_refuses_outside_a_simulation(caplog):
     nodes = Federation()
-    with pytest.raises(fg.CohortTooSmall, match="0 nodes without a site file answered"):
-        nodes.evaluate()
+    refused(fg.CohortTooSmall, "0 nodes without a site file answered", nodes.evaluate)
     assert "this node has no site file" in caplog.text
     assert "set FEDGAUGE_SIMULATION=1 where it is started" in caplog.text
     assert all(not reply.content["fedgauge"] for reply in nodes.grid.replies)
@@ -267,8 +265,7 @@ def test_without_a_site_file_a_node_refuses_outside_a_simulation(caplog):
 def test_simulation_is_said_in_one_way(value, monkeypatch):
     monkeypatch.setenv("FEDGAUGE_SIMULATION", value)
     nodes = Federation()
-    with pytest.raises(fg.CohortTooSmall, match="FEDGAUGE_SIMULATION=1 is set"):
-        nodes.evaluate()
+    refused(fg.CohortTooSmall, "FEDGAUGE_SIMULATION=1 is set", nodes.evaluate)
     assert not nodes.scored
 
 
@@ -282,8 +279,7 @@ def test_a_site_file_goes_before_simulation(tmp_path, monkeypatch):
 def test_a_node_with_a_site_file_answers_no_simulated_request(tmp_path, monkeypatch):
     nodes = Federation(tmp_path)
     monkeypatch.setenv("FEDGAUGE_SIMULATION", "1")
-    with pytest.raises(fg.CohortTooSmall, match="pass site="):
-        flower.evaluate(nodes.grid, PLAN, timeout=0.01)
+    refused(fg.CohortTooSmall, "pass site=", flower.evaluate, nodes.grid, PLAN, timeout=0.01)
     assert not nodes.scored
 
 

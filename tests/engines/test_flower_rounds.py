@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from counts import counts_of
 from nodes import FIRST, MODEL, Federation, stage_of
+from refusals import refused
 
 import fedgauge as fg
 import fedgauge.flower
@@ -87,8 +88,7 @@ def test_who_leaves_one_noisy_sum_is_missing_from_that_one(federation, since, wi
 @pytest.mark.parametrize("since", [Stage.ADVERTISE, Stage.MASK, Stage.AGREE])
 def test_who_leaves_between_exact_sums_ends_the_evaluation(federation, since):
     nodes = federation(answered=lost(2, since, within=2))
-    with pytest.raises(fg.CohortTooSmall, match="start again with noise, or when all of them"):
-        nodes.evaluate(EXACT)
+    refused(fg.CohortTooSmall, "start again with noise, or when all of them", nodes.evaluate, EXACT)
 
 
 def test_who_missed_the_first_exact_sum_is_not_in_the_second(federation):
@@ -126,8 +126,7 @@ def test_too_few_for_a_second_sum_are_told_that_it_is_paid_for(federation):
         return [] if sum(joined) > 8 else [reply]
 
     nodes.grid._answered = answered
-    with pytest.raises(fg.CohortTooSmall, match=r"2 members answered and 4 .* is spent"):
-        nodes.evaluate(NOISY)
+    refused(fg.CohortTooSmall, r"2 members answered and 4 .* is spent", nodes.evaluate, NOISY)
 
 
 def test_a_site_may_answer_at_another_node_in_the_second_round(folder):
@@ -149,8 +148,7 @@ def test_a_plan_whose_bins_were_found_is_not_begun_with(federation):
     nodes = federation()
     found = nodes.evaluate(NOISY).plan
     asked = len(nodes.grid.log)
-    with pytest.raises(fg.PlanError, match="Start with the plan of both rounds"):
-        nodes.evaluate(found)
+    refused(fg.PlanError, "Start with the plan of both rounds", nodes.evaluate, found)
     assert len(nodes.grid.log) == asked
     assert nodes.evaluate(found.whole).plan.whole == NOISY
 

@@ -58,8 +58,7 @@ def test_a_refusal_says_what_was_asked_and_what_to_do_and_changes_nothing(ledger
     with pytest.raises(BudgetExceeded, match=r"stroke \(example, add-remove\).*limit epsilon 0\.5"):
         reserve(ledger, 1000, 0.1)
     reserve(ledger, 2, 0.2, SUBJECTS)
-    with pytest.raises(LedgerError, match="new session"):  # it has one account and one cost
-        reserve(ledger, 2, 0.2)
+    refused(LedgerError, "new session", reserve, ledger, 2, 0.2)
 
 
 STEPS = {

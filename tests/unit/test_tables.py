@@ -342,8 +342,7 @@ def test_tables_are_saved_and_loaded_and_checked(tmp_path, plan):
         edited = msgspec.json.decode(msgspec.json.encode(saved))
         change(edited)
         path.write_bytes(msgspec.json.encode(edited))
-        with pytest.raises(fg.RecordError, match="not a fedgauge result"):
-            fg.Evaluation.from_json(path)
+        refused(fg.RecordError, "not a fedgauge result", fg.Evaluation.from_json, path)
 
     refused(lambda r: r.pop("tables"))
     refused(lambda r: r["tables"][0]["values"].pop())
