@@ -16,7 +16,8 @@ from fedgauge.engines import exchange
 from fedgauge.histograms import calibrator
 from fedgauge.local import messages
 from fedgauge.plan import limits
-from fedgauge.site import policy
+from fedgauge.secagg.graph import choose_graph
+from fedgauge.site import create_site, policy
 from fedgauge.vertical import files as label_files
 
 ROOT = Path(__file__).parents[1]
@@ -146,11 +147,25 @@ def test_the_file_exchange_runs_as_written(tmp_path, shell):
     assert len(hashes) == 5
     assert all(each in logged for each in hashes)
     assert "Approved evaluation" in told
-    assert len(list((tmp_path / "second").glob("1-join.*.hospital-a.reply.fgx"))) == 1
+    assert len(list((tmp_path / "signed").glob("1-join.*.hospital-a.reply.fgx"))) == 1
     for week, rows in (("week-1", 6000), ("week-2", 6300)):
         exact = fg.Evaluation.from_json(tmp_path / week / "result.json")
         assert exact.privacy.epsilon is None
         assert exact.negatives + exact.positives == rows
+
+
+def test_the_site_folder_and_the_sites_that_must_stay_are_as_told(tmp_path):
+    text = (DOCS / "exchange.md").read_text()
+    folder = text.split("### The site's folder\n")[1].split("**Backups.**")[0]
+    made = create_site(tmp_path / "site", name="site", dataset="rows")
+    files = {path.name for path in made.folder.iterdir() if path.suffix != ".lock"}
+    assert files == {"site.toml", "site.key", "ledger.sqlite", "site.key.head"}
+    assert all(f"`{name}`" in folder for name in files)
+    assert b"secret" in (made.folder / "site.key").read_bytes()  # not encrypted, as told
+    assert (made.policy.max_epsilon, made.policy.budget_epsilon) == (1, 3)
+    (told,) = re.findall(r"more than half \((.*?)\)", text)
+    kept = [f"{choose_graph(n, fg.Cohort(n, 1)).threshold} of {n}" for n in (3, 4, 5)]
+    assert told.split(", ") == kept
 
 
 def test_local_reports_run_as_written(tmp_path, shell):

@@ -57,14 +57,34 @@ def test_beliefs():
         assert told == expected
     one, two, three = (shown(0.1, steps * 1.0) for steps in (1, 2, 3))
     told = prose("Three questions")
-    assert f"at most {one} sure that a certain row is in the data, at most {two} that it" in told
-    assert f"and at most {three} that a person with 3 rows is in the data." in told
+    assert (
+        f"a certain row is in the data. A result at epsilon 1 makes them at most {one} sure" in told
+    )
+    assert f"10% sure that it says stroke, they become at most {two} sure" in told
+    assert f"a person with 3 rows is there, 10% becomes at most {three}." in told
 
 
 def test_three_evaluations_are_the_row_of_their_sum():
     spent, _ = fg.privacy.compose([(1.0, 0.0)] * 3)
     assert "Three with epsilon 1 on the same data are epsilon 3" in prose("Epsilon in numbers")
     assert spent == 3
+
+
+def test_what_patients_read():
+    """The percentages of epsilon 1; two sites add up, and so do all that a budget allows."""
+    told = prose("What to tell patients")
+    percentages = [shown(0.1, steps).removesuffix("%") for steps in (1, 2)]
+    assert "the percentages are {} and {}.".format(*percentages) in told
+    told, budget = prose("Epsilon in numbers"), Policy().budget_epsilon
+    assert (
+        f"At two sites a person counts twice: at epsilon 1, 10% becomes at most {shown(0.1, 2)}."
+        in told
+    )
+    assert f"**Why {budget:g}?**" in told
+    assert f"1% sure that a row is in the data becomes at most {shown(0.01, budget)}," in told
+    assert f"It protects labels badly: 10% may become {shown(0.1, 2 * budget)}." in told
+    limited = "With [a limit of 2 for labels](#how-a-site-stops-it), 10% becomes at most"
+    assert f"{limited} {shown(0.1, 2)}." in told
 
 
 def test_delta_of_the_usual_noise():
@@ -74,7 +94,7 @@ def test_delta_of_the_usual_noise():
     text, delta = prose("Epsilon in numbers"), plan.statement("enforced").delta
     others = chance(delta_of(3, 1.0, delta))
     assert f"for the usual noise, {chance(delta)}. " in text
-    assert f"others fail, at epsilon 1, with at most {others}." in text
+    assert f"For the other columns, at epsilon 1, it is at most {others}." in text
     told = f"about {chance(delta)} (delta), the others with at most about {others}."
     assert told in explain(plan)
 
@@ -121,9 +141,10 @@ def test_two_results_subtracted():
     later = published(coordinator | {"0.25 to 0.5": (with_stroke + 1, without)}, 10)
     before, after = readers["0.25 to 0.75"], later["0.25 to 0.75"]
     text = prose("Small groups: an example")
-    assert "0.25 to 0.75 says {} and {}".format(*after) in text
+    assert "0.25 to 0.75 says {} and {}, not {} and {}".format(*after, *before) in text
     gained = tuple(b - a for a, b in zip(before, after, strict=True))
-    assert "The difference is {} and {}".format(*gained) in text
+    assert gained == (1, 0)
+    assert "So the new patient had a stroke." in text
     assert f"If {before[0] - 1} of the {before[0]} are its own" in text
 
 
@@ -138,6 +159,10 @@ def test_limits_of_a_new_site_file():
     for title in ("Small groups: an example", "Outline of an impact assessment"):
         assert f"at least {policy.min_new_rows} " in prose(title)
     assert "secure-aggregation" not in policy.models
+    assert "New site files allow it" in prose("Three questions")
+    assert "local-dp" in policy.models
+    assert "the sum of at least three sites" in prose("Words")
+    assert policy.min_cohort == 3
 
 
 def test_figures_from_elsewhere():
@@ -251,8 +276,7 @@ def test_leaving_before_counts_are_sent_costs_nothing(consortium):
 
 
 def test_three_sites_cannot_finish_without_one_whose_counts_were_sent(consortium):
-    assert "Under noise the others can usually finish" in prose("Three questions")
-    assert "(not with 3 sites)" in prose("Three questions")
+    assert "Under noise, three sites can only finish together." in prose("Three questions")
     consortium.start("persons", **PERSONS)
     for site in HOSPITALS:
         consortium.join("persons", site)
@@ -306,6 +330,25 @@ def test_your_own_yes(consortium):
     assert " officer " in consortium.at("hospital-a", "site log")
 
 
+def test_a_signature_can_be_withdrawn_before_confirming(consortium, tmp_path):
+    consortium.run("fedgauge site approver officer officer.key --site hospital-a/site.toml")
+    consortium.start("persons", **PERSONS)
+    reviewed = consortium.at("hospital-a", "exchange review persons")
+    consortium.run(reviewed.splitlines()[-1])
+    for site in HOSPITALS:
+        consortium.join("persons", site)
+    for verb in ("share", "submit"):
+        consortium.at("consortium", "exchange advance persons")
+        for site in HOSPITALS:
+            consortium.at(site, f"exchange {verb} persons")
+    consortium.at("consortium", "exchange advance persons")
+    assert "delete its file in `sessions/`" in prose("How a site stops it")
+    (signature,) = (tmp_path / "hospital-a" / "sessions").glob("*.approval")
+    signature.unlink()
+    told = consortium.at("hospital-a", "exchange confirm persons", code=2)
+    assert "no approver has signed this evaluation" in told
+
+
 def test_what_goes_round_your_own_yes(consortium, tmp_path):
     consortium.run("fedgauge site approver officer officer.key --site hospital-a/site.toml")
     file = tmp_path / "hospital-a" / "site.toml"
@@ -314,12 +357,13 @@ def test_what_goes_round_your_own_yes(consortium, tmp_path):
     consortium.join("persons")
     (row,) = consortium.at("hospital-a", "site log --csv -").splitlines()[1:]
     assert row.split(",")[COLUMNS.index("approver")] == ""
-    assert "An edit shows as an empty approver" in prose("How a site stops it")
+    assert "The log then shows no approver" in prose("How a site stops it")
     reports = fg.EvaluationPlan.for_reports(fg.Axis.uniform(8, outside="clip"), fg.LocalDP(1.0))
     reports.save(tmp_path / "reports.toml")
     consortium.run("fedgauge encode reports.toml rows.csv --label y --score p -o rows.fgr")
     assert "encode" not in consortium.at("hospital-a", "site log")
-    assert "`encode` does not show" in prose("How a site stops it")
+    told = "An operator who runs `encode` without `--site` can, too, and no log shows it."
+    assert told in prose("How a site stops it")
 
 
 def test_why_a_new_site_file_has_the_budget_that_it_has():
