@@ -163,7 +163,7 @@ def test_the_site_folder_and_the_sites_that_must_stay_are_as_told(tmp_path):
     assert all(f"`{name}`" in folder for name in files)
     assert b"secret" in (made.folder / "site.key").read_bytes()  # not encrypted, as told
     assert (made.policy.max_epsilon, made.policy.budget_epsilon) == (1, 3)
-    (told,) = re.findall(r"more than half \((.*?)\)", text)
+    (told,) = re.findall(r"more than half \((.*?)\)", " ".join(text.split()))
     kept = [f"{choose_graph(n, fg.Cohort(n, 1)).threshold} of {n}" for n in (3, 4, 5)]
     assert told.split(", ") == kept
 

@@ -330,6 +330,16 @@ def test_your_own_yes(consortium):
     assert " officer " in consortium.at("hospital-a", "site log")
 
 
+def test_a_limit_for_labels_allows_one_plan_at_epsilon_1(consortium):
+    assert "so this allows one of them at epsilon 1" in prose("How a site stops it")
+    (limit,) = re.findall(r"`(fedgauge ledger set-limit [^`]*--unit label[^`]*)`", TEXT)
+    consortium.run(limit)
+    consortium.start("persons", **PERSONS | {"max_per_unit": 1})
+    consortium.join("persons")
+    consortium.start("again", **PERSONS | {"max_per_unit": 1})
+    assert "(label, flip)" in consortium.join("again", code=2)
+
+
 def test_a_signature_can_be_withdrawn_before_confirming(consortium, tmp_path):
     consortium.run("fedgauge site approver officer officer.key --site hospital-a/site.toml")
     consortium.start("persons", **PERSONS)
