@@ -79,52 +79,6 @@ def test_wishes_are_granted_as_the_library_grants_them(pair):
     assert [each[0] for each in wishes["recall"]] == list(figures.SHARES)
 
 
-def test_page_says_why_there_are_no_curves_and_what_is_for_probabilities_alone():
-    hidden = exact(privacy=fg.LocalDP(0.01), seed=1)
-    page = Page(report({"r": hidden}))
-    assert page.part["why"] == hidden.withheld
-    assert "There is no verdict: no signal" in page.texts["short"]
-    one = Page(report({"r": fg.evaluate({"a": ([0, 0], [0.1, 0.4])})}))
-    assert "no client has a positive example" in one.part["why"]
-    assert one.part["histogram"]["positives"] is None
-    part = Page(report({"r": CASES["exact"]()})).part
-    result = CASES["exact"]()
-    curve, decision = result.calibration_curve(), result.decision_curve()
-    assert part["calibration"]["observed"] == pytest.approx(curve.observed, abs=5.1e-5)
-    assert part["calibration"]["count"] == curve.count.round().tolist()
-    assert part["decision"]["net_benefit"] == pytest.approx(decision.net_benefit, abs=5.1e-5)
-    assert "calibration" not in Page(report({"r": CASES["values"]()})).part
-
-
-def test_slices_and_classes_are_tables_with_gaps_differences_and_averages():
-    labels, scores = rows()
-    other = np.clip(scores + np.random.default_rng(5).normal(0, 0.1, len(scores)), 0, 1)
-    group = ["women", "men", "men"] * 300
-    both = fg.Examples(labels, {"new": scores, "old": other}, group=group)
-    result = fg.evaluate(
-        {"a": both}, models=["new", "old"], groups=["women", "men"], axis=fg.Axis.uniform(32)
-    )
-    page = Page(report({"r": result}))
-    told = page.texts["slices"]
-    assert [each["name"] for each in page.data["reports"][0]["parts"]] == [
-        str(each.slice) for each in result.slices
-    ]
-    assert result.select(model="new").gaps("roc_auc").verdict in told
-    assert result.compare("new", "old").verdict in told
-    assert show(result.select(model="old", group="men").roc_auc.value) in told
-    rng = np.random.default_rng(4)
-    kinds = rng.choice(3, 900)
-    odds = np.exp(rng.normal(size=(900, 3)) + 1.5 * np.eye(3)[kinds])
-    names = ["cat", "dog", "owl"]
-    task = fg.MulticlassTask(labels=names, also=["confusion"])
-    rows_ = fg.Examples([names[k] for k in kinds], odds / odds.sum(axis=1, keepdims=True))
-    result = fg.evaluate({"a": rows_}, task=task, axis=fg.Axis.uniform(32))
-    page = Page(report({"r": result}))
-    assert show(result.macro("roc_auc").value) in page.texts["slices"]
-    assert f"{result.confusion_matrix().normalized('true')[0, 0]:.1%}" in page.texts["slices"]
-    assert str(result.macro("roc_auc")) in page.texts["short"]
-
-
 def test_many_slices_are_told_in_brief_and_a_binary_report_is_small():
     names = [f"ward {number}" for number in range(13)]
     labels, scores = rows()
@@ -219,6 +173,7 @@ def test_verdict_is_certain_without_noise_and_says_where_noise_makes_an_interval
     assert "for certain" in short(of_skill(1.0))
     assert wide not in short(of_skill(2.0))
     values = CASES["values"]()
+    assert "calibration" not in part_of(values)  # which is for probabilities alone
     assert f"would be {show(values.roc_auc.value)} to four decimals, for certain" in short(values)
 
 
@@ -239,6 +194,9 @@ def test_who_could_have_learnt_what_stands_outside_what_is_folded():
     text = short(result)
     assert result.compare("new", "old").verdict in text
     assert f"model new: ROC AUC {result.select(model='new').roc_auc}." in text
+    kinds = fg.Examples([*"cdo"] * 200, np.random.default_rng(4).random((600, 3)))
+    result = fg.evaluate({"a": kinds}, task=fg.MulticlassTask(labels=[*"cdo"]), axis=BINS)
+    assert str(result.macro("roc_auc")) in short(result)
 
 
 def test_dropouts_are_counted_where_a_signature_says_who_was_invited():
@@ -297,6 +255,7 @@ def test_several_results_stand_next_to_each_other():
     both = fg.evaluate(
         {"a": fg.Examples(labels, {"new": scores, "old": scores})}, models=["new", "old"], axis=BINS
     )
+    assert "There is no verdict: no signal" in short(hidden)
     one, noisy = of_skill(2.0), of_skill(1.0, privacy=fg.DistributedDP(2.0), seed=1)
     exact_and_noisy = re.sub("<[^>]*>", "|", beside({"exact": one, "noisy": noisy}))
     assert f"|about {noisy.examples:,}||2||" in exact_and_noisy
@@ -322,44 +281,36 @@ def test_a_label_of_a_threshold_is_the_edge_itself_and_known_values_have_bars_of
     assert told["ticks"] == [[0.5, "0"], [1.5, "1"], [2.5, "2"], [3.5, "3"]]
 
 
-@pytest.mark.parametrize(
-    ("axis", "equal", "ticks"),
-    [
+def test_bars_are_drawn_to_the_scale_of_the_axis():
+    for axis, equal, ticks in (
         (fg.Axis.uniform(64), True, False),
         (fg.Axis.from_edges([0.0, 0.1, 0.15, 0.5, 1.0]), False, False),
         (fg.Axis.logit(64), True, True),
-    ],
-    ids=["uniform", "edges", "logit"],
-)
-def test_bars_are_drawn_to_the_scale_of_the_axis(axis, equal, ticks):
-    told = part_of(fg.evaluate({"a": rows_words()}, axis=axis), brief=True)["histogram"]
-    assert told.get("density", False) == (not equal)
-    assert ("ticks" in told) == ticks
-    if ticks:
-        place = {text: at for at, text in told["ticks"]}
-        assert place["0.5"] == pytest.approx(len(told["positives"]) / 2)
-        assert told["at"] == list(range(len(told["edges"])))
+    ):
+        told = part_of(fg.evaluate({"a": rows_words()}, axis=axis), brief=True)["histogram"]
+        assert told.get("density", False) == (not equal)
+        assert ("ticks" in told) == ticks
+        if ticks:
+            place = {text: at for at, text in told["ticks"]}
+            assert place["0.5"] == pytest.approx(len(told["positives"]) / 2)
+            assert told["at"] == list(range(len(told["edges"])))
 
 
 @pytest.mark.parametrize(
     ("what", "out", "remedy"),
     [
-        ("plan.toml", "r.html", "Name the JSON file"),
         ("rows.csv", "r.html", "Name the JSON file"),
         ("nothing.json", "r.html", "Name the JSON file"),
         (".", "r.html", "Name the JSON file"),
         ("r.json", "r.json", "Name another place with --out"),
-        ("r.json", "rows.csv", "Name another place with --out"),
         ("r.json", ".", "Name a file in it"),
         ("r.json", "none/r.html", "Make it first"),
     ],
-    ids=["plan", "csv", "missing", "folder", "itself", "rows", "into a folder", "no folder"],
+    ids=["csv", "missing", "folder", "itself", "into a folder", "no folder"],
 )
 def test_a_wrong_request_is_told_with_a_remedy(tmp_path, monkeypatch, what, out, remedy):
     monkeypatch.chdir(tmp_path)
-    result = of_skill(1.0)
-    result.to_json("r.json")
-    result.plan.save("plan.toml")
+    of_skill(1.0).to_json("r.json")
     Path("rows.csv").write_text("y,p\n1,0.5\n")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     done = run("report", what, "-o", out)
