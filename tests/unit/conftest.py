@@ -3,6 +3,7 @@
 import pytest
 import scene
 from ledgers import EXAMPLES, LIMIT, make_ledger, spend
+from matplotlib import pyplot
 from plans import small_noisy_plan, small_plan
 
 from fedgauge.planner import Needs, requirements, search
@@ -39,6 +40,12 @@ def quick_search(monkeypatch):
     for name, few in (("_DRAWS", 1), ("_FEW_DRAWS", 1), ("_PROMISING", 2)):
         monkeypatch.setattr(search, name, few)
     monkeypatch.setattr(requirements, "_DRAWS", 2)
+
+
+@pytest.fixture
+def figures_closed():
+    yield
+    pyplot.close("all")
 
 
 @pytest.fixture

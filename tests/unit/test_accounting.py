@@ -17,25 +17,22 @@ from fedgauge.privacy.accounting import (
 )
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "delta", "options"),
-    [
+def test_calibrated_noise_is_enough_and_little_less_is_not():
+    for epsilon, delta, options in (
         (1.0, 1e-6, {"levels": 3}),
         (0.3, 1e-9, {"levels": 2, "moves": 2}),
         (0.5, 1e-5, {"levels": 1, "cap": 10}),
         (8.0, 1e-3, {"levels": 1}),
-    ],
-)
-def test_calibrated_noise_is_enough_and_little_less_is_not(epsilon, delta, options):
-    levels, rest = options["levels"], {k: v for k, v in options.items() if k != "levels"}
-    mean = calibrate_skellam(epsilon, delta, **options)
-    assert skellam_delta(epsilon, means=[mean] * levels, **rest) <= delta
-    assert skellam_delta(epsilon, means=[mean / 1.0011] * levels, **rest) > delta
-    sigma2 = calibrate_gaussian(epsilon, delta, parties=2, **options) if epsilon < 8 else None
-    if sigma2:
-        shared = {"parties": 2, **rest}
-        assert gaussian_delta(epsilon, sigma2s=[sigma2] * levels, **shared) <= delta
-        assert gaussian_delta(epsilon, sigma2s=[sigma2 / 1.0011] * levels, **shared) > delta
+    ):
+        levels, rest = options["levels"], {k: v for k, v in options.items() if k != "levels"}
+        mean = calibrate_skellam(epsilon, delta, **options)
+        assert skellam_delta(epsilon, means=[mean] * levels, **rest) <= delta
+        assert skellam_delta(epsilon, means=[mean / 1.0011] * levels, **rest) > delta
+        sigma2 = calibrate_gaussian(epsilon, delta, parties=2, **options) if epsilon < 8 else None
+        if sigma2:
+            shared = {"parties": 2, **rest}
+            assert gaussian_delta(epsilon, sigma2s=[sigma2] * levels, **shared) <= delta
+            assert gaussian_delta(epsilon, sigma2s=[sigma2 / 1.0011] * levels, **shared) > delta
 
 
 def test_gaussian_shares_cost_more_the_more_there_are_at_every_node():
@@ -102,9 +99,8 @@ def test_promises_to_different_units_do_not_add_up():
         assert compose([other, other])[0] == 1.0
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
+def test_bad_values_are_refused():
+    for call, message in (
         (lambda: skellam_delta(1.0, means=[1.0], cap=0), "cap must be a whole number"),
         (lambda: skellam_delta(-1.0, means=[1.0]), "epsilon must be at least 0"),
         (lambda: skellam_delta(math.nan, means=[1.0]), "epsilon must be at least 0"),
@@ -119,10 +115,8 @@ def test_promises_to_different_units_do_not_add_up():
         (lambda: calibrate_skellam(1.0, 1.0, levels=1), "to below 1"),
         (lambda: calibrate_skellam(1.0, 1e-6, levels=0), "levels must be a whole number"),
         (lambda: calibrate_skellam(0.001, 1e-6, levels=9, cap=99), "lower the cap"),
-    ],
-)
-def test_bad_values_are_refused(call, message):
-    refused(PlanError, message, call)
+    ):
+        refused(PlanError, message, call)
 
 
 def test_without_dp_accounting_the_error_says_how_to_install_it(monkeypatch):

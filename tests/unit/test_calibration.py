@@ -82,9 +82,8 @@ def test_noise_widens_every_interval_and_may_hide_calibration():
         _ = result.expected_calibration_error
 
 
-@pytest.mark.parametrize(
-    ("ask", "told"),
-    [
+def test_what_cannot_be_asked_is_refused(overconfident):
+    for ask, told in (
         (lambda result: result.with_calibrator(result.calibrator()).calibrator(), "already mapped"),
         (lambda result: result.calibration_error("worst"), "'expected', 'maximum', 'average', "),
         *(
@@ -101,10 +100,8 @@ def test_noise_widens_every_interval_and_may_hide_calibration():
                 ([0, 0.5, 1], "quantile", "not both"),
             )
         ),
-    ],
-)
-def test_what_cannot_be_asked_is_refused(overconfident, ask, told):
-    refused(fg.InputError, told, ask, overconfident)
+    ):
+        refused(fg.InputError, told, ask, overconfident)
 
 
 @pytest.mark.parametrize("name", [*OF_CALIBRATION, "hosmer_lemeshow", "spiegelhalter"])
@@ -118,26 +115,22 @@ def test_scores_that_are_no_probabilities(name):
 CROWD = np.append([1e-5, 2e-5], np.linspace(1e-5, 5e-3, 3000))
 
 
-@pytest.mark.parametrize(
-    ("labels", "scores", "told"),
-    [
+def test_where_there_is_no_slope_there_are_errors():
+    for labels, scores, told in (
         ([0, 0, 0], [0.1, 0.2, 0.6], "no client has a positive"),
         ([0, 0, 1, 1], [0.1, 0.2, 0.8, 0.9], "separate the classes"),
         ([0, 1, 1], [0.5, 0.5, 0.5], "all alike"),
         # Classes that share one bin alone: the likelihood rises with the slope for ever.
         (np.arange(3002) < 2, CROWD, "the scores separate the classes"),
-    ],
-    ids=["one class", "separated", "alike", "one bin in common"],
-)
-def test_where_there_is_no_slope_there_are_errors(labels, scores, told):
-    result = fg.evaluate({"a": (labels, scores)})
-    for name in ("calibration_slope", "calibration_intercept"):
-        refused(fg.UndefinedMetric, told, getattr, result, name)
-    assert result.expected_calibration_error.value >= (0.01 if "positive" in told else 0)
-    off = result.calibration_in_the_large.value
-    assert off == pytest.approx(np.mean(labels) - np.mean(scores), abs=1e-3)
-    groups = np.unique(np.floor(np.array(scores) * 15))
-    assert len(result.calibration_curve().count) == len(groups)
+    ):
+        result = fg.evaluate({"a": (labels, scores)})
+        for name in ("calibration_slope", "calibration_intercept"):
+            refused(fg.UndefinedMetric, told, getattr, result, name)
+        assert result.expected_calibration_error.value >= (0.01 if "positive" in told else 0)
+        off = result.calibration_in_the_large.value
+        assert off == pytest.approx(np.mean(labels) - np.mean(scores), abs=1e-3)
+        groups = np.unique(np.floor(np.array(scores) * 15))
+        assert len(result.calibration_curve().count) == len(groups)
 
 
 def test_certain_scores_and_few_examples():

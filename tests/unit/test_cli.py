@@ -115,12 +115,6 @@ def test_options_reach_the_plan_and_have_defaults():
     assert axis.spec == fg.Axis.logit(64, outside="clip").spec
 
 
-def test_positive_label():
-    Path("words.csv").write_text("y,p\nyes,0.9\nno,0.1\nyes,0.8\n")
-    assert "66.7% positive" in evaluate("words.csv", "--positive", "yes").stdout
-    assert "33.3% positive" in evaluate("words.csv", "--positive", "no").stdout
-
-
 def test_quiet_prints_nothing_but_errors():
     result = evaluate("scores.parquet", "--quiet", "--json", "r.json")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
@@ -184,20 +178,16 @@ def test_files_that_cannot_be_evaluated_together_or_at_all(folder):
         assert told in complaint(run("evaluate", *COLUMNS, *files))
 
 
-@pytest.mark.parametrize(
-    ("rows", "told"),
-    [
+def test_remedies_are_options_of_the_command():
+    for rows, told in (
         ("yes,0.1\nno,0.9\n", ["--positive"]),
         ("0,0.1\n1,1.9\n", ["--clip"]),
         ("0,0.1\n0,0.9\n", ["--positive", "no client has a positive example"]),
-    ],
-    ids=["labels", "scores outside", "one class"],
-)
-def test_remedies_are_options_of_the_command(rows, told):
-    Path("s.csv").write_text("y,p\n" + rows)
-    line = complaint(evaluate("s.csv", "--json", "r.json"))
-    assert [words for words in told if words not in line] == []
-    assert not Path("r.json").exists()
+    ):
+        Path("s.csv").write_text("y,p\n" + rows)
+        line = complaint(evaluate("s.csv", "--json", "r.json"))
+        assert [words for words in told if words not in line] == []
+        assert not Path("r.json").exists()
 
 
 def test_output_that_cannot_be_written_and_memory_that_ends(monkeypatch):
@@ -299,22 +289,18 @@ def main(monkeypatch, capsys, *arguments):
     return caught.value.code, *capsys.readouterr()
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
+def test_wrong_usage_is_told_in_one_line(monkeypatch, capsys):
+    for arguments in (
         ["evaluate", "scores.parquet", "--label", "y"],
         ["evaluate", *COLUMNS],
         ["evaluate", "scores.parquet", *COLUMNS, "--bins", "many"],
         ["evaluate", "scores.parquet", *COLUMNS, "--bin", "9"],
         ["evaluat"],
-    ],
-    ids=["missing option", "missing file", "not a number", "unknown option", "unknown command"],
-)
-def test_wrong_usage_is_told_in_one_line(monkeypatch, capsys, arguments):
-    code, out, err = main(monkeypatch, capsys, *arguments)
-    assert (code, out) == (2, "")
-    assert err.startswith("fedgauge: ")
-    assert err.count("\n") == 1
+    ):
+        code, out, err = main(monkeypatch, capsys, *arguments)
+        assert (code, out) == (2, "")
+        assert err.startswith("fedgauge: ")
+        assert err.count("\n") == 1
 
 
 def test_no_arguments_show_help_and_an_interrupt_is_told_in_one_line(monkeypatch, capsys):
@@ -363,9 +349,8 @@ PLAN = ["plan", "--clients", 5]
 OF_THE_LIBRARY = re.compile(r"\b[a-z]+_[a-z_]+\b|[A-Z][a-z]+[A-Z]\w+|\w=[\w'\"(]|\(\d+, \d+\)")
 
 
-@pytest.mark.parametrize(
-    ("command", "told"),
-    [
+def test_options_are_named():
+    for command, told in (
         (["evaluate", "s.csv", "--label", "y", "--score", "pc"], "Cover them with --range LO HI"),
         ([*EVALUATE, "--range", "nan", 1], "--range takes finite numbers, got"),
         ([*EVALUATE, "--range", 5, 1], "Swap or widen --range."),
@@ -387,17 +372,14 @@ OF_THE_LIBRARY = re.compile(r"\b[a-z]+_[a-z_]+\b|[A-Z][a-z]+[A-Z]\w+|\w=[\w'\"(]
         ([*PLAN, "--privacy", "sa", "--min-cell", 1], "--min-cell must be"),
         ([*PLAN, *DDP, "--not-after", "tomorrow"], "--not-after must be"),
         (["intake", "sa.toml", "s.csv"], "Make one with `fedgauge plan --privacy ldp`."),
-    ],
-)
-def test_options_are_named(command, told):
-    line = complaint(run(*command))
-    assert told in line
-    assert not OF_THE_LIBRARY.search(line)
+    ):
+        line = complaint(run(*command))
+        assert told in line
+        assert not OF_THE_LIBRARY.search(line)
 
 
-@pytest.mark.parametrize(
-    ("reason", "told"),
-    [
+def test_words_of_the_library_become_options():
+    for reason, told in (
         ("plan with min_survivors = 5.", "plan with --min-survivors 5."),
         ("Plan with min_cell = 10.", "Plan with --min-cell 10."),
         ("y_score holds values", "the score column holds values"),
@@ -405,10 +387,8 @@ def test_options_are_named(command, told):
         ("two\n  lines", "two lines"),
         ("the plan costs epsilon 2 (max_epsilon)", "the plan costs epsilon 2 (max_epsilon)"),
         ("site.toml: min_cohort must be at least 3", "site.toml: min_cohort must be at least 3"),
-    ],
-)
-def test_words_of_the_library_become_options(reason, told):
-    assert as_options(reason) == told
+    ):
+        assert as_options(reason) == told
 
 
 SLOW = {"flwr", "matplotlib", "mpmath", "pandas", "pyarrow.parquet", "ray", "scipy", "sqlite3"}

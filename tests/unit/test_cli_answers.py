@@ -157,9 +157,8 @@ def test_a_refused_plan_and_odd_rows_are_told(world):
     assert "can answer" not in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("changed", "told"),
-    [
+def test_mistakes_of_a_label_party_end_in_one_line(world):
+    for changed, told in (
         ({"label": "y"}, "there is no column 'y'"),
         ({"id": "key"}, "there is no column 'key'"),
         ({"labels": "gone.csv"}, "there is no such file"),
@@ -168,14 +167,12 @@ def test_a_refused_plan_and_odd_rows_are_told(world):
         ({"id": None, "score": "p"}, "these bins go by ids"),
         ({"flips": "x.flips"}, "the plan flips no labels. Leave out --flips."),
         ({"output": "shop-a.csv"}, "exists. If it is this site's answer, send it again"),
-    ],
-)
-def test_mistakes_of_a_label_party_end_in_one_line(world, changed, told):
-    save(world, world.told())
-    if changed.get("score") and "id" in changed:
-        (world.folder / "shop-a.csv").write_text("p,bought\n0.5,yes\n")
-    assert told in commands.complaint(answer(**changed))
-    assert world.spent(SHOP) == 0.0
+    ):
+        save(world, world.told())
+        if changed.get("score") and "id" in changed:
+            (world.folder / "shop-a.csv").write_text("p,bought\n0.5,yes\n")
+        assert told in commands.complaint(answer(**changed))
+        assert world.spent(SHOP) == 0.0
 
 
 def test_files_that_are_not_what_they_should_be(world):
@@ -235,42 +232,36 @@ def rosters(world):
     return world
 
 
-@pytest.mark.parametrize(
-    ("options", "kind"),
-    [
+@pytest.mark.usefixtures("rosters")
+def test_assigning_says_that_parties_answer_alone():
+    for options, kind in (
         ((), "histogram"),
         (("--privacy", "ldp"), "flips"),
         (("--mechanism", "orthogonal"), "pair"),
         (("--mechanism", "gaussian", "--delta", "1e-6"), "pair"),
-    ],
-)
-@pytest.mark.usefixtures("rosters")
-def test_assigning_says_that_parties_answer_alone(options, kind):
-    done = assign(*options)
-    assert done.exit_code == 0
-    costly = "--privacy" in options or "--delta" in options
-    worth = "move the AUC by" if costly else "The AUC is expected to be off by"
-    assert worth in (done.stderr if costly else done.stdout)
-    assert (done.stderr == "") is not costly
-    how = "labels flipped once" if kind == "flips" else "all of the noise"
-    assert f"each answers alone, with {how}:\n" in done.stdout
-    assert "fedgauge vertical result made/plan.toml" in done.stdout
-    plan = fg.EvaluationPlan.load("made/plan.toml")
-    assert plan.is_alone
-    assert f'kind = "{kind}"' in plan.to_toml()
+    ):
+        done = assign(*options)
+        assert done.exit_code == 0
+        costly = "--privacy" in options or "--delta" in options
+        worth = "move the AUC by" if costly else "The AUC is expected to be off by"
+        assert worth in (done.stderr if costly else done.stdout)
+        assert (done.stderr == "") is not costly
+        how = "labels flipped once" if kind == "flips" else "all of the noise"
+        assert f"each answers alone, with {how}:\n" in done.stdout
+        assert "fedgauge vertical result made/plan.toml" in done.stdout
+        plan = fg.EvaluationPlan.load("made/plan.toml")
+        assert plan.is_alone
+        assert f'kind = "{kind}"' in plan.to_toml()
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
+def test_options_that_do_nothing_are_refused(rosters):
+    for options, told in (
         (("--privacy", "sa"), "an exact sum would show a label"),
         (("--privacy", "ldp", "--mechanism", "adaptive"), "--mechanism would do nothing"),
         (("--privacy", "ldp", "--noise", "skellam"), "--noise would do nothing"),
         (("--mechanism", "adaptive", "--tree", "8x8"), "--tree would do nothing"),
         (("--mechanism", "gaussian"), "needs a delta"),
         (("--mechanism", "adaptive", "--min-survivors", "2"), "--min-survivors would do nothing"),
-    ],
-)
-def test_options_that_do_nothing_are_refused(rosters, options, told):
-    assert told in commands.complaint(assign(*options))
-    assert not (rosters.folder / "made").exists()
+    ):
+        assert told in commands.complaint(assign(*options))
+        assert not (rosters.folder / "made").exists()

@@ -60,25 +60,21 @@ IDLE = {
 
 
 @pytest.mark.parametrize("command", [plan, lambda *options: evaluate(*COLUMNS, *options)])
-@pytest.mark.parametrize(
-    ("model", "idle", "remedy"),
-    [
+def test_what_a_model_has_no_use_for_is_refused(command):
+    """Also where it is given with its default: who asks for noise believes to get it."""
+    for model, idle, remedy in (
         *((["--privacy", "sa"], idle, "--privacy ddp") for idle in IDLE.values()),
         *((LDP, IDLE[name], "--privacy ddp") for name in ("noise", "unit", "neighbours", "cap")),
         (LDP, IDLE["delta"], "--privacy ddp"),
         (DDP, IDLE["oracle"], "--privacy ldp"),
-    ],
-)
-def test_what_a_model_has_no_use_for_is_refused(command, model, idle, remedy):
-    """Also where it is given with its default: who asks for noise believes to get it."""
-    told = complaint(command(*model, *idle))
-    assert f"{idle[0]} would do nothing under --privacy {model[1]}" in told
-    assert remedy in told
+    ):
+        told = complaint(command(*model, *idle))
+        assert f"{idle[0]} would do nothing under --privacy {model[1]}" in told
+        assert remedy in told
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
+def test_hints_and_columns_that_change_nothing_are_refused():
+    for options, told in (
         (["--examples", 100], "--examples would do nothing"),
         (["--positive-rate", 0.1], "--positive-rate would do nothing"),
         (["--tree", "16x16"], "--tree would do nothing"),
@@ -86,10 +82,8 @@ def test_what_a_model_has_no_use_for_is_refused(command, model, idle, remedy):
         (["--subject", "who"], "--subject needs --privacy ddp --unit subject"),
         ([*DDP, "--subject", "who"], "--subject needs --privacy ddp --unit subject"),
         (["--unit", "client", "--noise", "skellam"], "--noise, --unit would do nothing"),
-    ],
-)
-def test_hints_and_columns_that_change_nothing_are_refused(options, told):
-    assert told in complaint(evaluate(*COLUMNS, *options))
+    ):
+        assert told in complaint(evaluate(*COLUMNS, *options))
 
 
 def test_more_survivors_than_clients_are_refused():
@@ -110,8 +104,8 @@ def test_a_useless_plan_says_what_would_be_enough(needs):
     result = worked("plan", "--clients", 3, *options)
     assert Path("p.toml").exists()
     assert result.stderr.startswith(
-        "fedgauge: warning: in about 100% of such evaluations noise hides a class, and nothing is "
-        "told at all. For an expected error of 0.02 it takes"
+        "fedgauge: warning: in about 100% of such evaluations noise is larger than one of the "
+        "classes, so no result is shown. For an expected error of 0.02 it takes"
     )
     assert "epsilon 0.35 with these examples, or about 120,000 examples" in result.stderr
     (((wanted,), asked),) = needs
@@ -252,9 +246,8 @@ def test_values_of_a_plan_and_of_what_is_wanted(needs):
     assert asked["axis"] == fg.Axis.from_values(range(11), outside="clip")
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
+def test_values_that_are_none_or_beside_bins_are_refused():
+    for options, told in (
         *((["0..x"], "written like 0..10 or 0,0.5,1"), (["5..1"], "must go up")),
         *(([values], "written like") for values in ("", "0..", "0,,1")),
         *((["0..9999999"], "at most 262,144"), (["0,nan"], "finite")),
@@ -262,11 +255,9 @@ def test_values_of_a_plan_and_of_what_is_wanted(needs):
             (["0..10", *other], "Leave out --bins, --axis and --range")
             for other in (["--bins", 4], ["--axis", "uniform"], ["--range", 0, 10])
         ),
-    ],
-)
-def test_values_that_are_none_or_beside_bins_are_refused(options, told):
-    assert told in complaint(plan("--privacy", "sa", "--values", *options))
-    assert told in complaint(evaluate(*POINTS, "--values", *options))
+    ):
+        assert told in complaint(plan("--privacy", "sa", "--values", *options))
+        assert told in complaint(evaluate(*POINTS, "--values", *options))
 
 
 def test_whole_numbers_in_a_range_are_noticed():
@@ -306,7 +297,7 @@ def test_range_of_a_plan(model):
 
 
 @pytest.mark.parametrize("model", [["--privacy", "sa"], ["--epsilon", 1]])
-def test_bins_of_a_plan(model):
+def test_bins_of_a_plan_and_axes_that_cannot_be_planned(model):
     made, told = planned(*model, "--bins", 48, "--axis", "logit")
     assert made.axis == fg.Axis.logit(48, outside="clip")
     assert "48 bins of equal width in log-odds" in told
@@ -314,10 +305,6 @@ def test_bins_of_a_plan(model):
     assert made.axis == fg.Axis.uniform(40, outside="clip")
     made, _ = planned(*model, "--axis", "logit")
     assert made.axis.kind == "logit"
-
-
-@pytest.mark.parametrize("model", [["--privacy", "sa"], ["--epsilon", 1]])
-def test_axes_that_cannot_be_planned(model):
     assert "at least 1 bin" in complaint(plan(*model, "--bins", 0))
     assert "low < high" in complaint(plan(*model, "--range", 1, 0))
     assert "Drop --range" in complaint(plan(*model, "--axis", "logit", "--range", 0, 1))
@@ -404,9 +391,8 @@ def test_a_plan_says_what_the_other_number_of_rounds_would_give():
 FOUND, MARGIN = [*MARGINS, "--axis", "two-round"], ["--scores", "margins"]
 
 
-@pytest.mark.parametrize(
-    ("command", "told"),
-    [
+def test_bins_that_are_both_found_and_said_are_refused():
+    for command, told in (
         ([evaluate, *MARGINS], "--axis two-round finds it"),
         ([evaluate, *FOUND, "--range", 0, 10], "Leave out --range and --values"),
         ([evaluate, *MARGINS, *MARGIN, "--range", 0, 10], "--bins, --range and --values; or --s"),
@@ -414,11 +400,9 @@ FOUND, MARGIN = [*MARGINS, "--axis", "two-round"], ["--scores", "margins"]
         ([plan, *DDP, "--axis", "two-round"], "Use --scores margins, or"),
         ([plan, *DDP, *MARGIN, "--bins", 8], "; or --scores"),
         ([plan, *DDP, *MARGIN, "--want", 0.01], "or --scores"),
-    ],
-)
-def test_bins_that_are_both_found_and_said_are_refused(command, told):
-    command, *options = command
-    assert told in complaint(command(*options))
+    ):
+        command, *options = command
+        assert told in complaint(command(*options))
 
 
 def test_pairs_keep_their_order_lose_blanks_and_end_names_at_the_first_sign():
@@ -428,9 +412,8 @@ def test_pairs_keep_their_order_lose_blanks_and_end_names_at_the_first_sign():
     assert read_lists("--group", ["age=<50,>=50"]) == {"age": ("<50", ">=50")}
 
 
-@pytest.mark.parametrize(
-    ("read", "option", "text", "told"),
-    [
+def test_what_is_no_pair_list_or_column_is_refused():
+    for read, option, text, told in (
         *(
             (read_pairs, "--class-scores", text, "takes pairs of a name and a column")
             for text in ("", "p1", "cat=", "=p1", "cat=p1,", "cat=p1,,dog=p2")
@@ -446,7 +429,5 @@ def test_pairs_keep_their_order_lose_blanks_and_end_names_at_the_first_sign():
         (read_lists, "--group", ["sex"], "such as sex=women,men"),
         (read_lists, "--group", ["sex=women,"], "after commas, or put all of it in quotes"),
         (read_columns, "--group", ["sex"], "such as sex=COLUMN"),
-    ],
-)
-def test_what_is_no_pair_list_or_column_is_refused(read, option, text, told):
-    refused(fg.InputError, f"{option}.*{told}", read, option, text)
+    ):
+        refused(fg.InputError, f"{option}.*{told}", read, option, text)

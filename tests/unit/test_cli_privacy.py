@@ -64,20 +64,17 @@ def test_evaluate_prints_the_verdict_and_a_seed_repeats_it():
     assert first != second
 
 
-@pytest.mark.parametrize(
-    ("options", "bins", "tree"),
-    [
+def test_axis_and_tree_reach_the_plan():
+    for options, bins, tree in (
         *((["--tree", tree], 128, (16, 8)) for tree in ("16x8", "16X8")),
         *((["--tree", "32"], 32, (32,)), (["--bins", 16], 16, (16,))),
         (["--bins", 16, "--tree", "4x4"], 16, (4, 4)),
         *((["--axis", "logit"], 64, (64,)), (["--range", 0.1, 0.9], 64, (64,)), ([], 64, (64,))),
-    ],
-)
-def test_axis_and_tree_reach_the_plan(options, bins, tree):
-    plan = load(*DDP, *options).plan
-    assert (plan.axis.bins, plan.tree, plan.axis.outside) == (bins, tree, "clip")
-    assert (plan.privacy, plan.cohort) == (fg.DistributedDP(1.0), fg.Cohort(8, 1))
-    assert options or plan.axis.spec == fg.Axis.uniform(64, outside="clip").spec
+    ):
+        plan = load(*DDP, *options).plan
+        assert (plan.axis.bins, plan.tree, plan.axis.outside) == (bins, tree, "clip")
+        assert (plan.privacy, plan.cohort) == (fg.DistributedDP(1.0), fg.Cohort(8, 1))
+        assert options or plan.axis.spec == fg.Axis.uniform(64, outside="clip").spec
 
 
 PRIVACY = {
@@ -160,13 +157,6 @@ def test_precision_of_nobody_is_undefined_and_the_table_says_why(table):
     printed = done(evaluate(*DDP, "--seed", 1, "--at", 0.99))
     assert re.search(r"^precision +undefined$", printed, re.M)
     assert "undefined: noise hides the count that it divides by." in printed
-
-
-def test_quiet_prints_nothing():
-    assert done(evaluate(*DDP, "--quiet", "--json", "r.json")) == ""
-    assert Path("r.json").exists()
-    assert done(run("plan", "--privacy", "sa", "--clients", 8, "-q", "-o", "p.toml")) == ""
-    assert Path("p.toml").exists()
 
 
 BAD_EVALUATE = {
@@ -254,7 +244,7 @@ def test_plan_states_its_defaults_and_takes_options():
     assert "1,024 bytes" in rows
     assert "Shown" not in done(run("plan", "--clients", 8, "--privacy", "sa", "--min-cell", 0))
     options = ["--privacy", "sa", "--max-colluding", 3, "--positive", "yes", "--min-cell", 25]
-    done(run("plan", "--clients", 8, *options, "-o", "p.json"))
+    assert done(run("plan", "--clients", 8, *options, "-q", "-o", "p.json")) == ""
     loaded = fg.EvaluationPlan.load("p.json")
     assert loaded.cohort == fg.Cohort(8, 3)
     assert loaded.task == fg.BinaryTask("yes")
@@ -351,9 +341,8 @@ def test_settings_that_protect_little_are_warned_of():
 ECE = "expected_calibration_error"
 
 
-@pytest.mark.parametrize(
-    ("text", "want"),
-    [
+def test_wishes():
+    for text, want in (
         ("0.001", Want(0.001, "roc_area_error", None)),
         ("1e-3", Want(0.001, "roc_area_error", None)),
         ("roc=0.001", Want(0.001, "roc_area_error", None)),
@@ -364,10 +353,8 @@ ECE = "expected_calibration_error"
         ("NPV@0.5=0.02", Want(0.02, "npv", 0.5)),
         ("ece=0.01", Want(0.01, ECE, None)),
         (f"{ECE}=0.01", Want(0.01, ECE, None)),
-    ],
-)
-def test_wishes(text, want):
-    assert read_want(text) == want
+    ):
+        assert read_want(text) == want
 
 
 def told_by(*options):
@@ -405,9 +392,8 @@ def test_calibration(needs):
     assert asked["min_cell"] == 5
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "examples", "noisy", "words"),
-    [
+def test_answers_in_words():
+    for epsilon, examples, noisy, words in (
         (None, 1_234, False, "it takes about 1,200 examples."),
         (None, None, False, "no number of examples is enough with such bins."),
         (None, None, True, "no epsilon and no number of examples is enough with such bins."),
@@ -425,10 +411,8 @@ def test_calibration(needs):
             "it takes about 1,200 "
             "examples with this epsilon.",
         ),
-    ],
-)
-def test_answers_in_words(epsilon, examples, noisy, words):
-    assert takes(Needs(epsilon, examples, 0.1), noisy=noisy) == words
+    ):
+        assert takes(Needs(epsilon, examples, 0.1), noisy=noisy) == words
 
 
 def test_answers_that_are_just_about_enough_or_rough_say_so():

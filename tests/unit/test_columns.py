@@ -217,31 +217,26 @@ def test_every_column_of_scores_is_checked_before_rows_are_read(tmp_path):
     refused(fg.InputError, "column 'sex' holds lists", fg.ScoreFile(nested, **FILE).check)
 
 
-@pytest.mark.parametrize(
-    "column",
-    [
+@pytest.mark.parametrize("leniently", [False, True])
+def test_a_group_of_any_type_is_text_and_a_missing_one_is_other(tmp_path, leniently):
+    for column in (
         ["1", None, "2"],
         [1, None, 2],
         [1.0, None, 2.0],
         pa.array(["1", None, "2"]).dictionary_encode(),
         pa.array(["1 ", None, " 2"]),
         pa.array(["1.0", None, "2.0"]),
-    ],
-    ids=["text", "integers", "floats", "dictionary", "blanks", "written as decimals"],
-)
-@pytest.mark.parametrize("leniently", [False, True])
-def test_a_group_of_any_type_is_text_and_a_missing_one_is_other(tmp_path, column, leniently):
-    path = save({"y": [0, 1, 1], "p": [0.1, 0.9, 0.8], "ward": column}, tmp_path / "s.parquet")
-    file = fg.ScoreFile(path, label="y", score="p", group={"ward": "ward"})
-    batches = list(file.leniently(lambda: None) if leniently else file())
-    counted = fg.evaluate({"a": lambda: batches}, groups={"ward": ["1", "2"]})
-    found = {str(each.slice): (each.negatives, each.positives) for each in counted.slices}
-    assert found == {"all": (1, 2), "group 1": (1, 0), "group 2": (0, 1), "group other": (0, 1)}
+    ):
+        path = save({"y": [0, 1, 1], "p": [0.1, 0.9, 0.8], "ward": column}, tmp_path / "s.parquet")
+        file = fg.ScoreFile(path, label="y", score="p", group={"ward": "ward"})
+        batches = list(file.leniently(lambda: None) if leniently else file())
+        counted = fg.evaluate({"a": lambda batches=batches: batches}, groups={"ward": ["1", "2"]})
+        found = {str(each.slice): (each.negatives, each.positives) for each in counted.slices}
+        assert found == {"all": (1, 2), "group 1": (1, 0), "group 2": (0, 1), "group other": (0, 1)}
 
 
-@pytest.mark.parametrize(
-    ("named", "told"),
-    [
+def test_columns_that_cannot_be_are_refused(tmp_path):
+    for named, told in (
         ({"score": ["kind", "n2"]}, "two things, and 'kind' is"),
         ({"score": ["n1", "n1"]}, "two things, and 'n1' is"),
         ({"score": {"a": "n1", "b": "n1"}}, "two things, and 'n1'"),
@@ -254,13 +249,11 @@ def test_a_group_of_any_type_is_text_and_a_missing_one_is_other(tmp_path, column
         ({"group": {"sex": ["sex"]}}, "by text, got list"),
         ({"group": {"sex": "gender"}}, "no column 'gender'. The columns"),
         ({"score": ["n1", "n3"]}, "no column 'n3'. The columns are"),
-    ],
-)
-def test_columns_that_cannot_be_are_refused(tmp_path, named, told):
-    path = save(SMALL, tmp_path / "s.csv")
-    refused(fg.InputError, told, fg.ScoreFile, path, **FILE | named)
-    frame = pa.table(SMALL | {"site": ["a", "b"]})
-    refused(fg.InputError, told, fg.ScoreTable, frame, client="site", **FILE | named)
+    ):
+        path = save(SMALL, tmp_path / "s.csv")
+        refused(fg.InputError, told, fg.ScoreFile, path, **FILE | named)
+        frame = pa.table(SMALL | {"site": ["a", "b"]})
+        refused(fg.InputError, told, fg.ScoreTable, frame, client="site", **FILE | named)
 
 
 def test_labels_of_several_kinds_stay_what_they_are(tmp_path):

@@ -89,9 +89,8 @@ def brute_xauc(positives, negatives):
     return np.mean((pairs > 0) + 0.5 * (pairs == 0))
 
 
-@pytest.mark.parametrize(
-    ("metric", "at", "of"),
-    [
+def test_gaps_are_differences_of_what_rows_give():
+    for metric, at, of in (
         ("recall", 0.5, lambda y, s: np.mean(s[y] >= 0.5)),
         ("fpr", 0.5, lambda y, s: np.mean(s[~y] >= 0.5)),
         ("precision", 0.5, lambda y, s: np.mean(y[s >= 0.5])),
@@ -100,22 +99,20 @@ def brute_xauc(positives, negatives):
         ("roc_auc", None, roc_auc_score),
         ("brier_score", None, brier_score_loss),
         ("calibration_in_the_large", None, lambda y, s: np.mean(y) - np.mean(s)),
-    ],
-)
-def test_gaps_are_differences_of_what_rows_give(metric, at, of):
-    true = {name: of(Y[mask], S[mask]) for name, mask in masks().items()}
-    gaps = RESULT.gaps(metric, at=at)
-    for name in ("women", "men", "other"):
-        assert gaps.groups[name].value == pytest.approx(true[name], abs=1e-3)
-    (pair,) = gaps.pairs
-    assert (pair.group, pair.against) == ("women", "men")
-    assert pair.difference.value == pytest.approx(true["women"] - true["men"], abs=1e-3)
-    low, high = pair.difference.bounds
-    assert low <= true["women"] - true["men"] <= high
-    rest = {each.group: each for each in RESULT.gaps(metric, at=at, against="rest").pairs}
-    others = SEX != "men"
-    expected = true["men"] - of(Y[others], S[others])
-    assert rest["men"].difference.value == pytest.approx(expected, abs=1e-3)
+    ):
+        true = {name: of(Y[mask], S[mask]) for name, mask in masks().items()}
+        gaps = RESULT.gaps(metric, at=at)
+        for name in ("women", "men", "other"):
+            assert gaps.groups[name].value == pytest.approx(true[name], abs=1e-3)
+        (pair,) = gaps.pairs
+        assert (pair.group, pair.against) == ("women", "men")
+        assert pair.difference.value == pytest.approx(true["women"] - true["men"], abs=1e-3)
+        low, high = pair.difference.bounds
+        assert low <= true["women"] - true["men"] <= high
+        rest = {each.group: each for each in RESULT.gaps(metric, at=at, against="rest").pairs}
+        others = SEX != "men"
+        expected = true["men"] - of(Y[others], S[others])
+        assert rest["men"].difference.value == pytest.approx(expected, abs=1e-3)
 
 
 def masks():
@@ -289,9 +286,8 @@ OF_DISTRIBUTED = {
 CLIPPING = Axis.uniform(4, outside="clip")
 
 
-@pytest.mark.parametrize(
-    ("make", "told"),
-    [
+def test_what_promises_nothing_is_refused():
+    for make, told in (
         *(
             (lambda e=e: DistributedDP(e), "epsilon")
             for e in (0, 0.0, -1, -0.5, NAN, INF, -INF, "1", None, [1.0], 1j, True)
@@ -316,10 +312,8 @@ CLIPPING = Axis.uniform(4, outside="clip")
             )
             for model in (SecureAggregation(), DistributedDP(1.0))
         ),
-    ],
-)
-def test_what_promises_nothing_is_refused(make, told):
-    refused(PlanError, told, make)
+    ):
+        refused(PlanError, told, make)
 
 
 def test_usual_parameters_pass_quietly_and_an_absurd_epsilon_warns_at_the_caller():

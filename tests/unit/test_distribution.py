@@ -155,18 +155,15 @@ def test_exact_quantiles_need_both_classes_and_no_others():
 WAYS = [(kind, way) for kind in (Aligned, Quantile) for way in ("cubic", "", None)]
 
 
-@pytest.mark.parametrize(
-    ("make", "told"),
-    [
+def test_estimators_that_do_not_exist_are_refused():
+    for make, told in (
         *((lambda q=q: Quantile(q), f"a whole number from 2, got {q}") for q in (1, 0, -4)),
         *((lambda k=k, w=w: k(interpolation=w), "one of pchip, linear") for k, w in WAYS),
         (lambda: Quantile(pr="both"), "pr must be one of separate, combine, got 'both'"),
-    ],
-)
-def test_estimators_that_do_not_exist_are_refused(make, told):
-    refused(PlanError, told, make)
-    with pytest.raises(AttributeError):
-        Quantile().interpolation = "linear"
+    ):
+        refused(PlanError, told, make)
+        with pytest.raises(AttributeError):
+            Quantile().interpolation = "linear"
 
 
 def cubic_curve(seed, *, pieces=6, flats=False):

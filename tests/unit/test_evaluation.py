@@ -358,20 +358,17 @@ def test_text_tables_and_estimates_are_escaped(monkeypatch):
     assert cells(estimate._repr_html_()) == [HOSTILE]
 
 
-@pytest.mark.parametrize(
-    ("plan", "told"),
-    [
+def test_plan():
+    for plan, told in (
         (plan_for(bins=16, task=fg.BinaryTask(HOSTILE)), ["secure aggregation", repr(HOSTILE)]),
         (plan_for(bins=16, outside="refuse", min_cell=12), ["12", "bool or 0/1"]),
         (plan_for(fg.DistributedDP(1.0), (4, 4)), ["4 x 4", "at least 3 clients"]),
         (plan_for(bins=16).with_not_after("2026-12-31"), ["2026-12-31T23:59:59Z"]),
         (report_plan(fg.LocalDP(1.0), (16,)), ["bytes per report"]),
-    ],
-)
-def test_plan(plan, told):
-    text = " ".join(cells(plan._repr_html_()))
-    for words in (*told, plan.digest[:8], repr(plan.axis)):
-        assert words in text
+    ):
+        text = " ".join(cells(plan._repr_html_()))
+        for words in (*told, plan.digest[:8], repr(plan.axis)):
+            assert words in text
 
 
 def test_results_without_an_auc_or_any_signal():

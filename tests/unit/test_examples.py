@@ -91,9 +91,8 @@ def test_column_types_of_data_frames(labels):
     assert count(labels, SCORES) == COUNTS
 
 
-@pytest.mark.parametrize(
-    "labels",
-    [
+def test_a_missing_label_is_never_a_label():
+    for labels in (
         pd.Series([1, None, 0], dtype="Int64"),
         pd.Series([True, None, False], dtype="boolean"),
         pd.Series(["1", None, "0"], dtype="string"),
@@ -108,18 +107,15 @@ def test_column_types_of_data_frames(labels):
         [1, None, 0],
         *([None, None, None], np.array([None, None, None]), pa.nulls(3), [math.nan] * 3),
         *(pl.Series([None, None, None]), pd.Series([None, None, None], dtype=object)),
-    ],
-    ids=kind_of,
-)
-def test_a_missing_label_is_never_a_label(labels):
-    known = any(str(label) in ("1", "1.0", "True") for label in labels)
-    told = f"{1 if known else 3} of 3 labels are missing. Drop those rows."
-    assert refusal(labels, [0.1, 0.2, 0.3]) == told
+    ):
+        known = any(str(label) in ("1", "1.0", "True") for label in labels)
+        told = f"{1 if known else 3} of 3 labels are missing. Drop those rows."
+        assert refusal(labels, [0.1, 0.2, 0.3]) == told
 
 
-@pytest.mark.parametrize(
-    "missing",
-    [
+@pytest.mark.parametrize("outside", ["refuse", "clip"])
+def test_a_missing_score_is_never_a_score(outside):
+    for missing in (
         pd.Series([0.1, None, 0.3], dtype="Float64"),
         pd.Series([0.1, pd.NA, 0.3], dtype=object),
         pl.Series([0.1, None, 0.3]),
@@ -129,13 +125,9 @@ def test_a_missing_label_is_never_a_label(labels):
         [0.1, math.nan, 0.3],
         [0.1, math.inf, 0.3],
         [0.1, -math.inf, 0.3],
-    ],
-    ids=kind_of,
-)
-@pytest.mark.parametrize("outside", ["refuse", "clip"])
-def test_a_missing_score_is_never_a_score(missing, outside):
-    told = refusal([0, 1, 1], missing, Axis.uniform(4, outside=outside))
-    assert told.startswith("1 of 3 scores are missing, NaN or infinite.")
+    ):
+        told = refusal([0, 1, 1], missing, Axis.uniform(4, outside=outside))
+        assert told.startswith("1 of 3 scores are missing, NaN or infinite.")
 
 
 def test_masked_rows_are_not_counted_as_if_they_were_there():
@@ -156,9 +148,8 @@ def test_labels_and_scores_of_every_number_type(dtype):
     assert count(LABELS, labels) == [[2, 0, 0, 0], [0, 0, 0, 3]]
 
 
-@pytest.mark.parametrize(
-    ("labels", "positive"),
-    [
+def test_the_named_label_is_positive_and_the_other_negative():
+    for labels, positive in (
         ([1, 2, 2, 1, 2], 2),
         ([2, 1, 1, 2, 1], 1),
         ([1, 0, 0, 1, 0], 0),
@@ -176,29 +167,23 @@ def test_labels_and_scores_of_every_number_type(dtype):
         ([" no", "yes ", "yes", "no", "yes"], "yes"),
         ([0, 1, 1, 0, 1], np.int64(1)),
         (["no", "yes", "yes", "no", "yes"], np.str_("yes")),
-    ],
-)
-def test_the_named_label_is_positive_and_the_other_negative(labels, positive):
-    assert count(labels, SCORES, positive=positive) == COUNTS
+    ):
+        assert count(labels, SCORES, positive=positive) == COUNTS
 
 
-@pytest.mark.parametrize(
-    ("labels", "positive"),
-    [
+def test_one_class_alone_is_counted():
+    for labels, positive in (
         *((labels, None) for labels in ([0, 0, 0], [1, 1, 1], [True] * 3, [0.0] * 3)),
         *((labels, "yes") for labels in (["no"] * 3, ["yes"] * 3)),
-    ],
-)
-def test_one_class_alone_is_counted(labels, positive):
-    counts = count(labels, [0.1, 0.2, 0.9], positive=positive)
-    found = int(labels[0] == (1 if positive is None else positive))
-    assert counts[found] == [2, 0, 0, 1]
-    assert counts[1 - found] == [0, 0, 0, 0]
+    ):
+        counts = count(labels, [0.1, 0.2, 0.9], positive=positive)
+        found = int(labels[0] == (1 if positive is None else positive))
+        assert counts[found] == [2, 0, 0, 1]
+        assert counts[1 - found] == [0, 0, 0, 0]
 
 
-@pytest.mark.parametrize(
-    ("labels", "unusable"),
-    [
+def test_without_a_name_labels_are_bool_or_zero_and_one():
+    for labels, unusable in (
         ([0, 1, 2, 2, 1], 2),
         ([-1, 1, 1, -1, 1], 2),
         (np.array([0, 1, 255, 1, 0], dtype=np.uint8), 1),
@@ -206,31 +191,26 @@ def test_one_class_alone_is_counted(labels, positive):
         ([0.0, 1.0, math.inf, 1.0, 0.0], 1),
         (["no", "yes", "yes", "no", "yes"], 5),
         (np.array([2**53, 0, 1, 2**63 - 1, 1]), 2),
-    ],
-)
-def test_without_a_name_labels_are_bool_or_zero_and_one(labels, unusable):
-    told = refusal(labels, SCORES)
-    assert told.startswith(f"{unusable} of 5 labels are neither bool nor 0/1.")
-    assert "positive=" in told
+    ):
+        told = refusal(labels, SCORES)
+        assert told.startswith(f"{unusable} of 5 labels are neither bool nor 0/1.")
+        assert "positive=" in told
 
 
-@pytest.mark.parametrize(
-    ("labels", "positive", "third"),
-    [
+def test_a_third_label_is_refused():
+    for labels, positive, third in (
         (["no", "yes", "SECRETLABEL", "SECRETLABEL", "yes"], "yes", 2),
         ([1, 2, 3, 3, 3], 2, 3),
         ([0, 1, 0, 1, 77712345], 0, 1),
         ([0, 1, 0, 1, 77712345], 1, 1),
         ([0.0, 1.0, 0.0, 77712345.5, 77712345.5], 1.0, 2),
         (["no", "NO", "yes", "yes", "yes"], "yes", 1),
-    ],
-)
-def test_a_third_label_is_refused(labels, positive, third):
-    told = refusal(labels, SCORES, positive=positive)
-    assert told.startswith(f"{third} of 5 labels are a third value")
-    assert "Recode them" in told
-    assert "SECRETLABEL" not in told
-    assert "77712345" not in told
+    ):
+        told = refusal(labels, SCORES, positive=positive)
+        assert told.startswith(f"{third} of 5 labels are a third value")
+        assert "Recode them" in told
+        assert "SECRETLABEL" not in told
+        assert "77712345" not in told
 
 
 def test_large_numbers_stay_apart_spelt_nan_is_missing_and_no_positive_label_is_told():
@@ -259,9 +239,9 @@ def test_a_third_label_in_a_later_batch_is_refused():
         assert "third value" in reader.complaint()
 
 
-@pytest.mark.parametrize(
-    "labels",
-    [
+@pytest.mark.parametrize("positive", [None, "yes"])
+def test_labels_of_unusable_kinds_are_refused_without_quoting_them(positive):
+    for labels in (
         np.array([0.25, "SECRETLABEL", 1], dtype=object),
         np.array([b"SECRETLABEL", b"other"]),
         np.array([b"SECRETLABEL", b"other"], dtype=object),
@@ -275,15 +255,11 @@ def test_a_third_label_in_a_later_batch_is_refused():
         np.array([object(), 1], dtype=object),
         np.array([77712345 * 10**30, 1], dtype=object),
         np.array([-77712345 * 10**30, 1], dtype=object),
-    ],
-    ids=kind_of,
-)
-@pytest.mark.parametrize("positive", [None, "yes"])
-def test_labels_of_unusable_kinds_are_refused_without_quoting_them(labels, positive):
-    told = refusal(labels, np.linspace(0, 1, len(labels)), positive=positive)
-    assert "label" in told or "y_true" in told
-    for secret in ("SECRETLABEL", "77712345", "2031"):
-        assert secret not in told
+    ):
+        told = refusal(labels, np.linspace(0, 1, len(labels)), positive=positive)
+        assert "label" in told or "y_true" in told
+        for secret in ("SECRETLABEL", "77712345", "2031"):
+            assert secret not in told
 
 
 def test_a_refusal_never_quotes_scores_or_labels():
@@ -303,9 +279,8 @@ def test_a_refusal_never_quotes_scores_or_labels():
     assert count(LABELS, scores, Axis.uniform(4, outside="clip")) == [[1, 1, 0, 0], [0, 0, 0, 3]]
 
 
-@pytest.mark.parametrize(
-    "scores",
-    [
+def test_scores_that_are_not_numbers_are_refused_without_quoting_them():
+    for scores in (
         ["SECRETLABEL", "0.5"],
         np.array(["SECRETLABEL", 0.5], dtype=object),
         pd.Series(["SECRETLABEL", "0.5"]),
@@ -316,12 +291,9 @@ def test_a_refusal_never_quotes_scores_or_labels():
         np.array([77712345, 2], dtype="datetime64[s]"),
         np.array([{}, 0.5], dtype=object),
         np.array([b"SECRETLABEL", b"0.5"]),
-    ],
-    ids=kind_of,
-)
-def test_scores_that_are_not_numbers_are_refused_without_quoting_them(scores):
-    told = refusal([0, 1], scores)
-    assert told == "y_score holds values that are not numbers. Convert the column to floats."
+    ):
+        told = refusal([0, 1], scores)
+        assert told == "y_score holds values that are not numbers. Convert the column to floats."
 
 
 def test_no_rows_and_unequal_lengths_are_refused():
@@ -332,9 +304,8 @@ def test_no_rows_and_unequal_lengths_are_refused():
         assert refusal(empty, empty).startswith("there are no examples.")
 
 
-@pytest.mark.parametrize(
-    ("many", "told"),
-    [
+def test_only_flat_columns_are_taken():
+    for many, told in (
         (np.full((2, 1), 0.25), "{} has 2 dimensions"),
         (np.full((2, 2, 2), 0.25), "{} has 3 dimensions"),
         (0.5, "{} has 0 dimensions"),
@@ -345,11 +316,9 @@ def test_no_rows_and_unequal_lengths_are_refused():
             (make({"p": [0.123456789]}), "{} is a table; pass one column of it.")
             for make in (pd.DataFrame, pl.DataFrame, pl.LazyFrame, pa.table)
         ),
-    ],
-)
-def test_only_flat_columns_are_taken(many, told):
-    assert refusal([0, 1], many).startswith(told.format("y_score"))
-    assert refusal(many, [0.1, 0.2]).startswith(told.format("y_true"))
+    ):
+        assert refusal([0, 1], many).startswith(told.format("y_score"))
+        assert refusal(many, [0.1, 0.2]).startswith(told.format("y_true"))
 
 
 def test_examples_hide_their_rows_cannot_change_are_not_copied_and_split_in_order():
@@ -479,9 +448,8 @@ NO_CLIENT = "the data frame: column 'site' names no client in 1 row. Fill"
 NO_COLUMN = "the data frame: there is no column 'q'. The columns are 'site', 'y', 'p'."
 
 
-@pytest.mark.parametrize(
-    ("changes", "options", "told"),
-    [
+def test_frames_that_cannot_be_read_are_refused(make):
+    for changes, options, told in (
         ({"site": ["secret", None, "a"]}, {}, NO_CLIENT),
         ({"site": ["secret", None, None]}, {}, "in 2 rows"),
         ({"site": [["secret"], ["b"], ["c"]]}, {}, "holds lists"),
@@ -489,10 +457,8 @@ NO_COLUMN = "the data frame: there is no column 'q'. The columns are 'site', 'y'
         ({}, {"score": "y"}, "one column cannot be two things"),
         ({"p": ["0.123456", "secret", "x"]}, {}, "not numbers"),
         ({name: values[:0] for name, values in SMALL.items()}, {}, "no examples"),
-    ],
-)
-def test_frames_that_cannot_be_read_are_refused(make, changes, options, told):
-    assert told in refusal_frames(make(SMALL | changes), **options)
+    ):
+        assert told in refusal_frames(make(SMALL | changes), **options)
 
 
 def test_what_is_neither_path_nor_frame_or_a_frame_of_no_use_is_refused():

@@ -413,25 +413,22 @@ def pets(rows=600, order=(0, 1, 2), seed=3):
     return np.array(CLASSES)[kind], scores[:, list(order)]
 
 
-@pytest.mark.parametrize(
-    ("order", "swapped"),
-    [
+@pytest.mark.parametrize("groups", [{}, {"sex": ["women"], "ward": ["1", "2"]}])
+def test_columns_of_classes_that_are_swapped_are_told(groups):
+    for order, swapped in (
         ((0, 1, 2), ()),
         ((1, 0, 2), ("cat", "dog")),
         ((2, 1, 0), ("cat", "owl")),
         ((1, 2, 0), CLASSES),
-    ],
-)
-@pytest.mark.parametrize("groups", [{}, {"sex": ["women"], "ward": ["1", "2"]}])
-def test_columns_of_classes_that_are_swapped_are_told(order, swapped, groups):
-    labels, scores = pets(order=order)
-    task = fg.MulticlassTask(labels=CLASSES, groups=groups)
-    group = {name: np.resize([*values, "none"], len(labels)) for name, values in groups.items()}
-    seen = counted(task, labels, scores, group=group or None)
-    assert seen.swapped == swapped
-    sentences = [each for each in seen.warnings(None, 0, 1) if "look swapped" in each]
-    assert len(sentences) == bool(swapped)
-    assert all(f"the scores of {', '.join(swapped)} look" in each for each in sentences)
+    ):
+        labels, scores = pets(order=order)
+        task = fg.MulticlassTask(labels=CLASSES, groups=groups)
+        group = {name: np.resize([*values, "none"], len(labels)) for name, values in groups.items()}
+        seen = counted(task, labels, scores, group=group or None)
+        assert seen.swapped == swapped
+        sentences = [each for each in seen.warnings(None, 0, 1) if "look swapped" in each]
+        assert len(sentences) == bool(swapped)
+        assert all(f"the scores of {', '.join(swapped)} look" in each for each in sentences)
 
 
 def test_how_columns_are_ordered_is_seen_of_the_first_model_and_of_many_rows():
@@ -452,9 +449,8 @@ def test_how_columns_are_ordered_is_seen_of_the_first_model_and_of_many_rows():
     assert counted(task, labels, {"new": right, "old": wrong}).swapped == ()
 
 
-@pytest.mark.parametrize(
-    ("groups", "warned"),
-    [
+def test_groups_that_hardly_occur_are_told():
+    for groups, warned in (
         (["women", "men"] * 5, None),
         (["women", "men", "x", "x", "x"] * 2, "6 of 10"),
         (["women", "men", "men", "x", "x"] * 2, None),
@@ -462,13 +458,11 @@ def test_how_columns_are_ordered_is_seen_of_the_first_model_and_of_many_rows():
         (["men"] * 9 + ["x"], None),
         (["Women", "Men"] * 5, "and none are of women, men"),
         ([None] * 10, "10 of 10 rows"),
-    ],
-)
-def test_groups_that_hardly_occur_are_told(groups, warned):
-    task = fg.BinaryTask(groups={"sex": ["women", "men"]})
-    sentences = told(task, [0, 1] * 5, [0.5] * 10, group=groups)
-    assert len(sentences) == (warned is not None)
-    assert all(warned in each and "group of sex" in each for each in sentences)
+    ):
+        task = fg.BinaryTask(groups={"sex": ["women", "men"]})
+        sentences = told(task, [0, 1] * 5, [0.5] * 10, group=groups)
+        assert len(sentences) == (warned is not None)
+        assert all(warned in each and "group of sex" in each for each in sentences)
 
 
 def test_rows_are_told_by_grouping_label_and_class():

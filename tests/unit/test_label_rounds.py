@@ -162,6 +162,8 @@ def test_counts_are_debiased_and_have_the_noise_of_their_labels():
     assert pooled.deviation_of_totals == pytest.approx(np.sqrt(expected.sum()))
     chance = 2**63 - 2**40
     assert debias(np.array([1]), np.array([0]), chance)[0] == 2.0**23
+    told, bins = np.array([True, False, True, True]), np.array([0, 0, 2, 2])
+    assert count_by_bin(told, bins, 4).tolist() == [1, 0, 2, 0]  # what is sent
 
 
 @pytest.mark.parametrize("positive", [None, "ill"])
@@ -360,26 +362,15 @@ def test_what_is_no_file_of_flips_is_refused_and_left_alone(path, content):
     assert path.read_bytes() == data
 
 
-@pytest.mark.parametrize(
-    ("ids", "labels", "told"),
-    [
+def test_rows_that_cannot_be_flipped(path):
+    for ids, labels, told in (
         ([1, 2, 2], [True, False, True], "1 ids come twice"),
         ([1, None, 3], [True, False, True], "1 ids are missing"),
         ([1, "a", 3], [True, False, True], "mix kinds"),
         ([1, 2, 3], [1, 0, 1], "truth values"),
         ([1, 2, 3], [True, False], "one for each id"),
-    ],
-)
-def test_rows_that_cannot_be_flipped(path, ids, labels, told):
-    refused(fg.InputError, told, kept, path, ids, labels)
-    assert not path.exists()
-
-
-@pytest.mark.parametrize("epsilon", [0, -1.0, 1e-9, float("nan"), "1"])
-def test_epsilon_is_one_that_a_label_can_have(path, epsilon):
-    refused(fg.PlanError, "epsilon", kept, path, epsilon=epsilon)
-
-
-def test_what_is_sent():
-    told, bins = np.array([True, False, True, True]), np.array([0, 0, 2, 2])
-    assert count_by_bin(told, bins, 4).tolist() == [1, 0, 2, 0]
+    ):
+        refused(fg.InputError, told, kept, path, ids, labels)
+        assert not path.exists()
+    for epsilon in (0, -1.0, 1e-9, float("nan"), "1"):
+        refused(fg.PlanError, "epsilon", kept, path, epsilon=epsilon)

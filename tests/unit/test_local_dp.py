@@ -80,23 +80,19 @@ def test_axes_cells_and_rounds_that_reports_cannot_have_are_refused():
         refused(fg.PlanError, told, make)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
+def test_rounds_that_no_oracle_has_are_refused():
+    for wrong in (
         *(ReportRound((64,), noise) for noise in ((), (0,), (2**63,), (-5,), (5, 5))),
         ReportRound((64,), (2**63 - 1,)),  # so near to a fair coin that no report says anything
         *(ReportRound((64,), (5,), (1,)), ReportRound((32,), (5,)), ReportRound((), ())),
         *({"blocks": blocks} for blocks in ((), (0,), (3,), (256,), (1, 1))),
         {"noise": (2**64 - 1,)},
-    ],
-    ids=str,
-)
-def test_rounds_that_no_oracle_has_are_refused(wrong):
-    plan, told = fg.EvaluationPlan.for_reports(AXIS, SPECS[0]), r"reports|counts"
-    if isinstance(wrong, dict):
-        plan = fg.EvaluationPlan.for_reports(AXIS, fg.LocalDP(1.0, oracle="hadamard"))
-        wrong, told = msgspec.structs.replace(plan.final, **wrong), "hadamard"
-    refused(fg.PlanError, told, msgspec.structs.replace, plan, rounds=(wrong,))
+    ):
+        plan, told = fg.EvaluationPlan.for_reports(AXIS, SPECS[0]), r"reports|counts"
+        if isinstance(wrong, dict):
+            plan = fg.EvaluationPlan.for_reports(AXIS, fg.LocalDP(1.0, oracle="hadamard"))
+            wrong, told = msgspec.structs.replace(plan.final, **wrong), "hadamard"
+        refused(fg.PlanError, told, msgspec.structs.replace, plan, rounds=(wrong,))
 
 
 @every_spec

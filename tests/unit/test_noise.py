@@ -157,26 +157,23 @@ def crafted(table):
     return sorted(edge for edge in edges if 0 <= edge < 2**BITS)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
+def test_draws_invert_all_128_bits():
+    for make in (
         partial(noise.negative_binomial, Fraction(1, 3), 0.7),
         partial(noise.poisson, Fraction(9, 2)),
         partial(noise.discrete_gaussian, Fraction(7)),
         partial(noise.discrete_gaussian, Fraction(4000)),  # its last edge is 2^128
-    ],
-)
-def test_draws_invert_all_128_bits(make):
-    table = make()
-    seen = set()
-    for number in crafted(table):
-        source = Scripted([number >> 64, number & (2**64 - 1)])
-        assert table.draw(source, 1).tolist() == [inverse(table, number)]
-        # The low word is read when, and only when, the high one leaves the value open.
-        tied = (number >> 64) in {edge >> 64 for edge in table.cumulative}
-        assert len(source.left) == (0 if tied else 1)
-        seen.add(tied)
-    assert seen == {True, False}
+    ):
+        table = make()
+        seen = set()
+        for number in crafted(table):
+            source = Scripted([number >> 64, number & (2**64 - 1)])
+            assert table.draw(source, 1).tolist() == [inverse(table, number)]
+            # The low word is read when, and only when, the high one leaves the value open.
+            tied = (number >> 64) in {edge >> 64 for edge in table.cumulative}
+            assert len(source.left) == (0 if tied else 1)
+            seen.add(tied)
+        assert seen == {True, False}
 
 
 def test_ties_are_settled_one_by_one_in_order():
@@ -196,19 +193,16 @@ def test_ties_are_settled_one_by_one_in_order():
             assert table.draw(source, 1).tolist() == [inverse(table, number)]
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
+def test_a_law_of_one_value_draws_that_value():
+    for make in (
         partial(noise.negative_binomial, Fraction(1, 3), 100.0),
         partial(noise.poisson, Fraction(1, 2**130)),
         partial(noise.discrete_gaussian, Fraction(1, 1000)),
-    ],
-)
-def test_a_law_of_one_value_draws_that_value(make):
-    assert make().draw(SimulatedKeystream(1), 3).tolist() == [0, 0, 0]
-    for count in (0, 1, 1000):  # as many as asked for
-        draws = noise.poisson(Fraction(3)).draw(SimulatedKeystream(1), count)
-        assert (draws.shape, draws.dtype) == ((count,), np.int64)
+    ):
+        assert make().draw(SimulatedKeystream(1), 3).tolist() == [0, 0, 0]
+        for count in (0, 1, 1000):  # as many as asked for
+            draws = noise.poisson(Fraction(3)).draw(SimulatedKeystream(1), count)
+            assert (draws.shape, draws.dtype) == ((count,), np.int64)
 
 
 def test_a_law_too_wide_for_a_table_is_refused(monkeypatch):
@@ -264,20 +258,17 @@ def test_many_shares_at_once_have_the_law_of_their_sum(spec, level, shares):
 
 
 @pytest.mark.parametrize("shares", [1, 4, 9])
-@pytest.mark.parametrize(
-    ("spec", "level", "whole"),
-    [
+def test_variance_is_that_of_the_noise(shares):
+    for spec, level, whole in (
         (POLYA, 0.8, 2 * np.exp(-0.8) / (1 - np.exp(-0.8)) ** 2),
         (SKELLAM, 6.0, 12.0),
         (GAUSSIAN, 12.0, 12.0),
-    ],
-)
-def test_variance_is_that_of_the_noise(spec, level, whole, shares):
-    law = share_law(spec, level, parties=4, shares=shares)
-    mass = node_law(law)
-    values = np.arange(len(mass)) - len(mass) // 2
-    assert law.variance == pytest.approx(np.sum(mass * values**2), rel=1e-10)
-    assert law.variance == pytest.approx(whole * shares / 4, rel=1e-6)
+    ):
+        law = share_law(spec, level, parties=4, shares=shares)
+        mass = node_law(law)
+        values = np.arange(len(mass)) - len(mass) // 2
+        assert law.variance == pytest.approx(np.sum(mass * values**2), rel=1e-10)
+        assert law.variance == pytest.approx(whole * shares / 4, rel=1e-6)
 
 
 @pytest.mark.parametrize(("spec", "level"), [(POLYA, 0.8), (SKELLAM, 6.0), (GAUSSIAN, 12.0)])

@@ -134,9 +134,9 @@ def test_a_positive_label_is_one_value_that_json_can_hold():
 
 
 @pytest.mark.parametrize("number", [int, np.float64], ids=lambda kind: kind.__name__)
-@pytest.mark.parametrize(
-    "make",
-    [
+def test_a_number_has_one_spelling_whatever_its_type(number):
+    """Else nobody could read the plan, or equal plans would have two digests."""
+    for make in (
         lambda number: plan_for(CLIPPED, privacy=DistributedDP(number(1))),
         lambda number: plan_for(
             CLIPPED, privacy=DistributedDP(number(2), delta=1e-6, noise="skellam")
@@ -150,13 +150,10 @@ def test_a_positive_label_is_one_value_that_json_can_hold():
             "adaptive", 5000, DistributedDP(number(1), unit="label", neighbours="flip")
         ),
         lambda number: plan_for().with_calibrator(Calibrator("platt", Beta(number(1), 1.0, 0.0))),
-    ],
-)
-def test_a_number_has_one_spelling_whatever_its_type(make, number):
-    """Else nobody could read the plan, or equal plans would have two digests."""
-    plan = make(number)
-    assert EvaluationPlan.from_bytes(plan.to_bytes()) == plan
-    assert plan.digest == make(float).digest
+    ):
+        plan = make(number)
+        assert EvaluationPlan.from_bytes(plan.to_bytes()) == plan
+        assert plan.digest == make(float).digest
 
 
 def test_the_distributed_form_and_its_digest_are_the_same_on_every_machine():
@@ -485,26 +482,23 @@ def clock(monkeypatch):
     return lambda moment: monkeypatch.setattr(plan, "now", lambda: moment)
 
 
-@pytest.mark.parametrize(
-    ("given", "stored"),
-    [
+def test_a_plan_stores_one_form():
+    for given, stored in (
         ("2026-12-31", "2026-12-31T23:59:59Z"),
         ("2028-02-29", "2028-02-29T23:59:59Z"),
         (WRITTEN, WRITTEN),
         ("2026-12-31T00:00:00Z", "2026-12-31T00:00:00Z"),
-    ],
-)
-def test_a_plan_stores_one_form(given, stored):
-    plan = noisy_plan().with_not_after(given)
-    assert plan.not_after == stored
-    for again in (
-        EvaluationPlan.from_bytes(plan.to_bytes()),
-        EvaluationPlan.from_toml(plan.to_toml()),
-        EvaluationPlan.from_toml(plan.to_toml().replace(f'"{stored}"', f'"{given}"')),
-        EvaluationPlan.from_toml(plan.to_toml().replace(f'"{stored}"', given)),  # TOML's own
     ):
-        assert again == plan
-        assert again.digest == plan.digest
+        plan = noisy_plan().with_not_after(given)
+        assert plan.not_after == stored
+        for again in (
+            EvaluationPlan.from_bytes(plan.to_bytes()),
+            EvaluationPlan.from_toml(plan.to_toml()),
+            EvaluationPlan.from_toml(plan.to_toml().replace(f'"{stored}"', f'"{given}"')),
+            EvaluationPlan.from_toml(plan.to_toml().replace(f'"{stored}"', given)),  # TOML's own
+        ):
+            assert again == plan
+            assert again.digest == plan.digest
 
 
 def test_only_plans_that_expire_say_so():

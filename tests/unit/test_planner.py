@@ -164,25 +164,21 @@ def test_defaults_are_the_stated_ones_and_what_is_stated_reaches_the_plan():
     assert plan.predicted is not None
 
 
-@pytest.mark.parametrize(
-    ("hints", "bins"),
-    [
+def test_exact_sums_are_coarse():
+    for hints, bins in (
         ({}, 64),
         ({"examples": 500}, 8),  # never fewer
         ({"examples": 50_000_000}, 64),  # never more
         ({"positive_rate": 0.1}, 32),  # 1,000 of the rarer class, 31 to a bin
         ({"positive_rate": 0.9}, 32),
         ({"examples": 1_000, "positive_rate": 0.5}, 16),
-    ],
-    ids=str,
-)
-def test_exact_sums_are_coarse(hints, bins):
-    plan = planner.propose(privacy=fg.SecureAggregation(), clients=CLIENTS, **hints)
-    assert plan.axis == fg.Axis.uniform(bins, outside="clip")  # no site may refuse a score
-    assert plan.tree == (bins,)
-    assert plan.privacy == fg.SecureAggregation()
-    assert plan.min_cell == 10
-    assert 0 < plan.predicted.roc_area_error < 0.1
+    ):
+        plan = planner.propose(privacy=fg.SecureAggregation(), clients=CLIENTS, **hints)
+        assert plan.axis == fg.Axis.uniform(bins, outside="clip")  # no site may refuse a score
+        assert plan.tree == (bins,)
+        assert plan.privacy == fg.SecureAggregation()
+        assert plan.min_cell == 10
+        assert 0 < plan.predicted.roc_area_error < 0.1
 
 
 def test_the_smallest_cell_is_ones_own_choice():
@@ -197,25 +193,17 @@ def test_the_smallest_cell_is_ones_own_choice():
         privacy=fg.SecureAggregation(), clients=9, examples=40, positive_rate=0.1
     )
     assert plan.predicted == (0.5, 0.5, 0.5)
+    for privacy in (fg.DistributedDP(1.0), fg.LocalDP(1.0)):  # noise has none
+        with pytest.raises(fg.PlanError, match="noise hides small cells"):
+            planner.propose(privacy=privacy, clients=CLIENTS, min_cell=10)
+        assert planner.propose(privacy=privacy, clients=CLIENTS, min_cell=0).min_cell == 0
 
 
-@pytest.mark.parametrize("privacy", [fg.DistributedDP(1.0), fg.LocalDP(1.0)], ids=["ddp", "ldp"])
-def test_noise_has_no_smallest_cell(privacy):
-    with pytest.raises(fg.PlanError, match="noise hides small cells"):
-        planner.propose(privacy=privacy, clients=CLIENTS, min_cell=10)
-    assert planner.propose(privacy=privacy, clients=CLIENTS, min_cell=0).min_cell == 0
-
-
-@pytest.mark.parametrize(("hint", "wrong"), BAD_HINTS)
-@pytest.mark.parametrize(
-    "privacy", [fg.SecureAggregation(), fg.DistributedDP(1.0)], ids=["sa", "ddp"]
-)
-def test_bad_hints_are_refused(hint, wrong, privacy):
-    with pytest.raises(fg.PlanError, match=f"{hint} must"):
-        planner.propose(privacy=privacy, clients=CLIENTS, **{hint: wrong})
-
-
-def test_bad_clients_and_models_are_refused():
+def test_bad_hints_clients_and_models_are_refused():
+    for privacy in (fg.SecureAggregation(), fg.DistributedDP(1.0)):
+        for hint, wrong in BAD_HINTS:
+            with pytest.raises(fg.PlanError, match=f"{hint} must"):
+                planner.propose(privacy=privacy, clients=CLIENTS, **{hint: wrong})
     for privacy, clients, told in (
         *((fg.DistributedDP(1.0), clients, None) for clients in (0, -3, "ten")),
         (fg.DistributedDP(1.0), 1, "no noise is left when 1 of 1 clients collude"),
@@ -256,18 +244,11 @@ def test_rare_classes_can_be_planned(rate):
     assert 0 < plan.predicted.roc_area_error < 0.5
 
 
-@pytest.mark.parametrize("examples", SIZES)
-def test_more_epsilon_is_better(examples):
-    little, much = (propose(epsilon, examples) for epsilon in EPSILONS)
-    assert all(np.less(much.predicted, little.predicted))
-    assert much.axis.bins >= little.axis.bins
-
-
-@pytest.mark.parametrize("epsilon", EPSILONS)
-def test_more_examples_are_better(epsilon):
-    few, many = (propose(epsilon, examples) for examples in SIZES)
-    assert all(np.less(many.predicted, few.predicted))
-    assert many.axis.bins >= few.axis.bins
+def test_more_epsilon_and_more_examples_are_better():
+    pairs = [[propose(epsilon, examples) for epsilon in EPSILONS] for examples in SIZES]
+    for less, more in (*pairs, *zip(*pairs, strict=True)):
+        assert all(np.less(more.predicted, less.predicted))
+        assert more.axis.bins >= less.axis.bins
 
 
 def rows_of(world):

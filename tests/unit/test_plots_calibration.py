@@ -2,7 +2,6 @@
 
 import math
 
-import matplotlib
 import numpy as np
 import pytest
 from matplotlib import pyplot
@@ -13,7 +12,7 @@ from fedgauge.metrics.bands import Band
 from fedgauge.plots.base import STRIP, drawn_lines, has_role
 from fedgauge.plots.calibration import Spread
 
-matplotlib.use("agg")
+pytestmark = pytest.mark.usefixtures("figures_closed")
 
 DISPLAYS = [fg.ReliabilityDisplay, fg.DecisionCurveDisplay]
 
@@ -44,12 +43,6 @@ def noisy():
 @pytest.fixture(scope="module")
 def rare():
     return fg.evaluate({"a": scored(40_000, rate=0.005, separation=1.8)})
-
-
-@pytest.fixture(autouse=True)
-def _closed():
-    yield
-    pyplot.close("all")
 
 
 def legend(display):

@@ -2,7 +2,6 @@
 
 import itertools
 
-import matplotlib
 import numpy as np
 import pytest
 from matplotlib import pyplot
@@ -10,16 +9,10 @@ from matplotlib.colors import to_hex
 
 import fedgauge as fg
 
-matplotlib.use("agg")
+pytestmark = pytest.mark.usefixtures("figures_closed")
 
 AXIS = fg.Axis.uniform(64)
 STANDS_OUT, USUAL = "#d55e00", "#0072b2"
-
-
-@pytest.fixture(autouse=True)
-def _closed():
-    yield
-    pyplot.close("all")
 
 
 def grouped(shift, names=("women", "men"), listed=None, **options):
@@ -228,20 +221,17 @@ def test_counts_and_shares_of_noise_and_of_no_examples():
         fg.ConfusionMatrixDisplay.from_matrix(matrix([[1]]), normalize="rows")
 
 
-@pytest.mark.parametrize(
-    ("normalize", "first", "says"),
-    [
+def test_shares():
+    for normalize, first, says in (
         ("true", ["0.80", "0.20"], "Share of the true class"),
         ("pred", ["0.89", "0.18"], "Share of the predicted class"),
         ("all", ["0.40", "0.10"], "Share of all examples"),
-    ],
-)
-def test_shares(normalize, first, says):
-    few, cls = matrix([[8, 2], [1, 9]]), fg.ConfusionMatrixDisplay
-    drawn = cls.from_matrix(few, normalize=normalize).plot()
-    assert numbers(drawn)[0] == first
-    assert drawn.im_.colorbar.ax.get_ylabel() == says
-    assert drawn.im_.get_clim() == ((0, 1) if normalize != "all" else (0, 0.45))
+    ):
+        few, cls = matrix([[8, 2], [1, 9]]), fg.ConfusionMatrixDisplay
+        drawn = cls.from_matrix(few, normalize=normalize).plot()
+        assert numbers(drawn)[0] == first
+        assert drawn.im_.colorbar.ax.get_ylabel() == says
+        assert drawn.im_.get_clim() == ((0, 1) if normalize != "all" else (0, 0.45))
 
 
 def test_numbers_are_told_from_their_ground():

@@ -14,7 +14,7 @@ from scipy.special import ndtri
 import fedgauge as fg
 from fedgauge.plots.base import _along
 
-matplotlib.use("agg")
+pytestmark = pytest.mark.usefixtures("figures_closed")
 
 DISPLAYS = [
     fg.RocCurveDisplay,
@@ -58,12 +58,6 @@ def noisy():
 @pytest.fixture(scope="module")
 def tiny():
     return fg.evaluate({"a": ([0, 1, 1, 0, 0, 1], [0.2, 0.7, 0.9, 0.1, 0.6, 0.4])})
-
-
-@pytest.fixture(autouse=True)
-def _closed():
-    yield
-    pyplot.close("all")
 
 
 def legend(display):
@@ -140,20 +134,17 @@ def test_what_plot_leaves_behind(result, display):
     assert not bare.ax_.collections
 
 
-@pytest.mark.parametrize(
-    ("display", "options", "labels"),
-    [
+def test_labels_of_the_axes(result):
+    for display, options, labels in (
         (fg.RocCurveDisplay, {}, ("False positive rate", "True positive rate")),
         (fg.PrecisionRecallDisplay, {}, ("Recall", "Precision")),
         (fg.DetCurveDisplay, {}, ("False positive rate", "False negative rate")),
         (fg.PrGainDisplay, {}, ("Recall gain", "Precision gain")),
         (fg.GainDisplay, {}, ("Share of examples flagged", "Recall")),
         (fg.GainDisplay, {"lift": True}, ("Share of examples flagged", "Lift (times chance)")),
-    ],
-)
-def test_labels_of_the_axes(result, display, options, labels):
-    ax = display.from_evaluation(result, **options).plot().ax_
-    assert (ax.get_xlabel(), ax.get_ylabel()) == labels
+    ):
+        ax = display.from_evaluation(result, **options).plot().ax_
+        assert (ax.get_xlabel(), ax.get_ylabel()) == labels
 
 
 @pytest.mark.parametrize("which", ["result", "noisy", "tiny"])
@@ -170,7 +161,7 @@ def test_curve_and_band_lie_within_the_limits(which, kind, display, request):
         assert points[:, 1].min() >= bottom or bottom == -1.0  # precision gain has no least value
 
 
-def test_ticks_of_det_axes(result):
+def test_ticks_of_det_axes_and_chance_levels(result):
     ax = fg.DetCurveDisplay.from_evaluation(result).plot().ax_
     labels = [label.get_text() for label in ax.get_xticklabels()]
     assert labels == ["0.1%", "1%", "5%", "20%", "50%", "80%", "95%", "99%", "99.9%"]
@@ -178,9 +169,6 @@ def test_ticks_of_det_axes(result):
     _, small = pyplot.subplots(figsize=(3, 2))
     fg.DetCurveDisplay.from_evaluation(result).plot(ax=small)
     assert [label.get_text() for label in small.get_xticklabels()] == ["0.1%", "50%", "99.9%"]
-
-
-def test_chance_levels(result):
     roc, pr, det, prg, gain = (D.from_evaluation(result).plot().chance_level_ for D in DISPLAYS)
     share = result.positives / (result.positives + result.negatives)
     assert list(roc.get_ydata()) == list(gain.get_ydata()) == [0, 1]
@@ -191,7 +179,7 @@ def test_chance_levels(result):
     assert list(lift.get_ydata()) == [1, 1]
 
 
-def test_legend_has_area_interval_and_level(result, tiny):
+def test_legend_has_area_interval_and_level_and_lift_bands_go_over_the_share(result, tiny):
     auc = result.roc_auc
     shown = f"AUC {auc.value:.2f}, {auc.low:.2f} to {auc.high:.2f}"
     assert auc.low < auc.value - 0.005 < auc.value + 0.005 < auc.high
@@ -205,9 +193,6 @@ def test_legend_has_area_interval_and_level(result, tiny):
     assert shown.endswith("rough)")
     drawn = fg.RocCurveDisplay.from_evaluation(result.at_level(0.8), band="simultaneous").plot()
     assert legend(drawn)[1] == "80% band, simultaneous"
-
-
-def test_areas_are_in_the_legend_and_lift_bands_over_the_share(result):
     shown = [D.from_evaluation(result, name="A").plot().line_.get_label() for D in DISPLAYS]
     starts = ["A (AUC 0.", "A (AP 0.", "A", "A (AUPRG 0.", "A"]
     assert [text.startswith(start) for text, start in zip(shown, starts, strict=True)] == [True] * 5
@@ -218,21 +203,18 @@ def test_areas_are_in_the_legend_and_lift_bands_over_the_share(result):
     np.testing.assert_allclose(lift.high * lift.x, gain.high[1:])
 
 
-@pytest.mark.parametrize(
-    ("value", "low", "high", "text"),
-    [
+def test_decimals_tell_the_ends_apart():
+    for value, low, high, text in (
         (0.93, 0.92, 0.94, "AUC 0.93, 0.92 to 0.94"),
         (1.0, 0.9971, 1.0, "AUC 1.000, 0.997 to 1.000"),
         (0.7785, 0.7731, 0.7839, "AUC 0.778, 0.773 to 0.784"),
         (0.99912, 0.99903, 0.99921, "AUC 0.9991, 0.9990 to 0.9992"),
         (1.0, 1.0, 1.0, "AUC 1.0000, 1.0000 to 1.0000"),
         (0.5, None, None, "AUC 0.50"),
-    ],
-)
-def test_decimals_tell_the_ends_apart(value, low, high, text):
-    area = fg.Estimate(value, (value, value), low, high, 0.95)
-    line = np.array([0.0, 1.0])
-    assert legend(fg.RocCurveDisplay(line, line, None, area).plot())[0] == text
+    ):
+        area = fg.Estimate(value, (value, value), low, high, 0.95)
+        line = np.array([0.0, 1.0])
+        assert legend(fg.RocCurveDisplay(line, line, None, area).plot())[0] == text
 
 
 def test_curves_on_one_axis_have_the_same_decimals():
@@ -342,7 +324,7 @@ def test_colours_of_the_user_and_a_dark_style_are_kept(result, other):
     assert to_rgb(drawn.ax_.get_legend().get_texts()[0].get_color()) == (1, 1, 1)
 
 
-def test_legends_hide_nothing_and_break_long_names(result):
+def test_legends_hide_nothing_break_long_names_and_show_every_sign(result):
     name = "a gradient boosted ensemble of survival trees trained at the university hospital"
     drawn = fg.RocCurveDisplay.from_evaluation(result, name=name).plot()
     *lines, area = legend(drawn)[0].split("\n")
@@ -357,13 +339,10 @@ def test_legends_hide_nothing_and_break_long_names(result):
     drawn.figure_.canvas.draw()
     _, zero = drawn.ax_.transData.transform((0, 0))
     assert drawn.ax_.get_legend().get_window_extent().y0 > zero + 2
-
-
-@pytest.mark.parametrize(("name", "shown"), [("_new", "_new"), ("$5 to $7", r"\$5 to \$7")])
-def test_underscores_and_dollars_in_names_are_shown(result, name, shown):
-    drawn = fg.RocCurveDisplay.from_evaluation(result, name=name).plot()
-    drawn.figure_.canvas.draw()
-    assert legend(drawn)[0].strip().startswith(shown)
+    for name, shown in (("_new", "_new"), ("$5 to $7", r"\$5 to \$7")):
+        drawn = fg.RocCurveDisplay.from_evaluation(result, name=name).plot()
+        drawn.figure_.canvas.draw()
+        assert legend(drawn)[0].strip().startswith(shown)
 
 
 @pytest.mark.parametrize("display", DISPLAYS)
@@ -503,24 +482,21 @@ def test_by_none_or_of_a_selected_slice_there_is_one_curve(groups, models, cls):
         assert cls.from_evaluation(result).overlaid is None
 
 
-@pytest.mark.parametrize(
-    ("cls", "metric", "curve"),
-    [
+def test_classes_have_an_average_in_bold(classes):
+    for cls, metric, curve in (
         (fg.RocCurveDisplay, "roc_auc", fg.Evaluation.macro_roc_curve),
         (fg.PrecisionRecallDisplay, "average_precision", fg.Evaluation.macro_pr_curve),
-    ],
-)
-def test_classes_have_an_average_in_bold(classes, cls, metric, curve):
-    drawn = cls.from_evaluation(classes).plot()
-    assert names(drawn) == ["macro average", "c0", "c1", "c2"]
-    assert drawn.line_.get_linewidth() > max(each.get_linewidth() for each in drawn.lines_[1:])
-    assert drawn.area == classes.macro(metric)
-    np.testing.assert_array_equal(drawn.x, curve(classes).points()[0])
-    for each, name in zip(drawn.overlaid.others, ("c0", "c1", "c2"), strict=True):
-        assert_same(each, classes.select(label=name), cls)
-    alone = cls.from_evaluation(classes, by=None).plot()
-    assert alone.overlaid is None
-    assert len(alone.lines_) == 1
+    ):
+        drawn = cls.from_evaluation(classes).plot()
+        assert names(drawn) == ["macro average", "c0", "c1", "c2"]
+        assert drawn.line_.get_linewidth() > max(each.get_linewidth() for each in drawn.lines_[1:])
+        assert drawn.area == classes.macro(metric)
+        np.testing.assert_array_equal(drawn.x, curve(classes).points()[0])
+        for each, name in zip(drawn.overlaid.others, ("c0", "c1", "c2"), strict=True):
+            assert_same(each, classes.select(label=name), cls)
+        alone = cls.from_evaluation(classes, by=None).plot()
+        assert alone.overlaid is None
+        assert len(alone.lines_) == 1
 
 
 @pytest.mark.parametrize("cls", [fg.DetCurveDisplay, fg.ReliabilityDisplay])

@@ -121,19 +121,14 @@ def test_round_trip_keeps_every_number_and_curve(tmp_path, axis, estimator):
         np.testing.assert_array_equal(ours(at), theirs(at))
 
 
-@pytest.mark.parametrize(
-    "where",
-    [
-        pytest.param(lambda data: data, id="top"),
-        pytest.param(lambda data: data["slices"][0], id="slice"),
-        pytest.param(lambda data: data["slices"][0]["metrics"]["roc_auc"], id="metric"),
-        pytest.param(lambda data: data["slices"][0]["curves"], id="curves"),
-        pytest.param(lambda data: data["slices"][0]["curves"]["roc"], id="roc"),
-        pytest.param(lambda data: data["privacy"], id="privacy"),
-    ],
-)
-def test_unknown_fields_are_ignored(saved, where):
-    alter(saved, lambda data: where(data).update(later={"x": [1]}))
+def test_unknown_fields_are_ignored(saved):
+    def add(data):
+        part = data["slices"][0]
+        auc, curves = part["metrics"]["roc_auc"], part["curves"]
+        for each in (data, part, auc, curves, curves["roc"], data["privacy"]):
+            each.update(later={"x": [1]})
+
+    alter(saved, add)
     assert fg.Evaluation.from_json(saved).record == make_result().record
 
 

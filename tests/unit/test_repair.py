@@ -95,9 +95,8 @@ def test_levels_that_do_not_fit_the_tree_are_refused():
 
 
 @pytest.mark.parametrize("function", [total_variance, leaf_variance])
-@pytest.mark.parametrize(
-    ("tree", "variances", "remedy"),
-    [
+def test_trees_and_variances_that_cannot_be_are_refused(function):
+    for tree, variances, remedy in (
         ((2, 3), (1.0,), "at each level"),
         ((2, 3), (1.0, 1.0, 1.0), "at each level"),
         ((2, 3), (1.0, 0.0), "use the leaves"),
@@ -107,12 +106,10 @@ def test_levels_that_do_not_fit_the_tree_are_refused():
         ((2, 0), (1.0, 1.0), "positive branching"),
         ((2, 1.5), (1.0, 1.0), "positive branching"),
         ((), (), "positive branching"),
-    ],
-)
-def test_trees_and_variances_that_cannot_be_are_refused(function, tree, variances, remedy):
-    refused(PlanError, remedy, function, tree, variances)
-    levels = [np.zeros((1, 2)), np.zeros((1, 6))]
-    refused(PlanError, remedy, consistent, levels, tree, variances)
+    ):
+        refused(PlanError, remedy, function, tree, variances)
+        levels = [np.zeros((1, 2)), np.zeros((1, 6))]
+        refused(PlanError, remedy, consistent, levels, tree, variances)
 
 
 def test_leaves_and_series_that_cannot_be_repaired_are_refused():

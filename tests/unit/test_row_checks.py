@@ -83,9 +83,8 @@ def check_place(data, cell, odd):
     assert oddities == Oddities(rows=3, **dict.fromkeys(odd, 1))
 
 
-@pytest.mark.parametrize(
-    ("labels", "scores"),
-    [
+def test_columns_of_every_form():
+    for labels, scores in (
         (
             np.ma.array([0, 1, 1, 1], mask=[0, 0, 0, 1]),
             np.ma.array([LOW, HIGH, HIGH, HIGH], mask=[0, 0, 1, 0]),
@@ -104,12 +103,10 @@ def check_place(data, cell, odd):
             pa.array([Decimal(0), Decimal(1), Decimal(1), None]),
             pa.array([Decimal("0.1"), Decimal("0.9"), None, Decimal("0.9")]),
         ),
-    ],
-)
-def test_columns_of_every_form(labels, scores):
-    histogram, oddities = count(labels, scores)
-    assert cells(histogram) == [NEGATIVE_LOW, NEGATIVE_HIGH, POSITIVE_LOW, POSITIVE_HIGH]
-    assert oddities == Oddities(rows=4, not_finite=1, missing_labels=1)
+    ):
+        histogram, oddities = count(labels, scores)
+        assert cells(histogram) == [NEGATIVE_LOW, NEGATIVE_HIGH, POSITIVE_LOW, POSITIVE_HIGH]
+        assert oddities == Oddities(rows=4, not_finite=1, missing_labels=1)
 
 
 def test_one_row_does_not_change_the_kind_of_the_others():
@@ -488,14 +485,10 @@ def test_columns_without_numbers_are_refused(tmp_path):
     assert "column 'w' holds lists" in refusal(file)
 
 
-@pytest.mark.parametrize(
-    "scores",
-    [["Ann", "Bob"], pa.array([[0.1], [0.2]]), pa.array([1, 2], pa.timestamp("s"))],
-    ids=["text", "lists", "times"],
-)
-def test_parquet_scores_of_a_wrong_type_are_refused(tmp_path, scores):
-    told = refusal(parquet(tmp_path, y=[0, 1], p=scores))
-    assert "column 'p' holds values that are not numbers" in told
+def test_parquet_scores_of_a_wrong_type_are_refused(tmp_path):
+    for scores in (["Ann", "Bob"], pa.array([[0.1], [0.2]]), pa.array([1, 2], pa.timestamp("s"))):
+        told = refusal(parquet(tmp_path, y=[0, 1], p=scores))
+        assert "column 'p' holds values that are not numbers" in told
     # A model that gives nothing but NaN must not silence a site.
     parquet(tmp_path, y=[0, 1], p=[np.nan, np.nan]).check()
 

@@ -243,18 +243,15 @@ def extremes(law):
 
 @pytest.mark.parametrize("shares", [1, 3])
 @pytest.mark.parametrize("parties", [1, 4, 1000])
-@pytest.mark.parametrize(
-    ("spec", "level"),
-    [
+def test_noise_reaches_as_far_as_it_says_and_no_further(parties, shares):
+    for spec, level in (
         (POLYA, 1.0),
         (POLYA, 0.01),
         (DistributedDP(1.0, neighbours="replace-one"), 0.5),
         *[(SKELLAM, 0.25), (SKELLAM, 400.0), (GAUSSIAN, 0.25), (GAUSSIAN, 400.0)],
-    ],
-)
-def test_noise_reaches_as_far_as_it_says_and_no_further(spec, level, parties, shares):
-    law = share_law(spec, level, parties=parties, shares=shares)
-    assert extremes(law) == (-law.reach, law.reach)
+    ):
+        law = share_law(spec, level, parties=parties, shares=shares)
+        assert extremes(law) == (-law.reach, law.reach)
 
 
 @pytest.mark.parametrize(("score_sums", "times"), [(False, 1), (True, 256)])

@@ -43,9 +43,8 @@ def test_a_plain_task_is_the_bytes_it_was():
     assert msgspec.json.encode(BinaryTask("yes")) == b'{"kind":"binary","positive":"yes"}'
 
 
-@pytest.mark.parametrize(
-    ("task", "channels", "per_row", "slices"),
-    [
+def test_channels_and_what_one_row_adds_to():
+    for task, channels, per_row, slices in (
         (BinaryTask(), 2, 1, 1),
         (BinaryTask(groups={"sex": ["women", "men"]}), 6, 1, 4),
         (BinaryTask(models=("new", "old")), 4, 2, 2),
@@ -55,19 +54,16 @@ def test_a_plain_task_is_the_bytes_it_was():
         (MulticlassTask(labels=CLASSES, groups={"sex": ["w", "m"]}), 27, 3, 12),
         (MulticlassTask(labels=[0, 1], models=("new", "old")), 8, 4, 4),
         (MultilabelTask(labels=["fever", "cough"]), 4, 2, 2),
-    ],
-    ids=str,
-)
-def test_channels_and_what_one_row_adds_to(task, channels, per_row, slices):
-    assert (len(task.channels), task.rows, task.per_row) == (channels, channels, per_row)
-    assert len(task.slices) == len(set(task.slices)) == slices
-    assert msgspec.json.decode(msgspec.json.encode(task), type=AnyTask) == task
-    assert hash(msgspec.json.decode(msgspec.json.encode(task), type=AnyTask)) == hash(task)
-    for each in task.slices:
-        negatives, positives = task.contrast(each)
-        assert negatives
-        assert positives
-        assert not {*negatives} & {*positives}
+    ):
+        assert (len(task.channels), task.rows, task.per_row) == (channels, channels, per_row)
+        assert len(task.slices) == len(set(task.slices)) == slices
+        assert msgspec.json.decode(msgspec.json.encode(task), type=AnyTask) == task
+        assert hash(msgspec.json.decode(msgspec.json.encode(task), type=AnyTask)) == hash(task)
+        for each in task.slices:
+            negatives, positives = task.contrast(each)
+            assert negatives
+            assert positives
+            assert not {*negatives} & {*positives}
 
 
 def test_slices_of_all_rows_are_those_of_their_groups_together():
@@ -410,9 +406,8 @@ CALLED_ALIKE = {"a": ["x, b y", "x"], "b": ["y, b y", "y"]}
 ODD_LABELS = ["cat\n\nWhat is promised\nAll", "\x1b[2J", " cat", "c" * 201]
 
 
-@pytest.mark.parametrize(
-    ("make", "told"),
-    [
+def test_names_that_no_task_can_have_are_refused():
+    for make, told in (
         (lambda: fg.BinaryTask(groups={"a": ["b c"], "a b": ["c"]}), "called the same"),
         (lambda: fg.BinaryTask(groups=CALLED_ALIKE, crossed=True), "called the same"),
         (lambda: fg.BinaryTask(groups={"sex": ["women", "rest"]}), "'rest' is what"),
@@ -435,11 +430,9 @@ ODD_LABELS = ["cat\n\nWhat is promised\nAll", "\x1b[2J", " cat", "c" * 201]
             for label in ODD_LABELS
         ),
         (lambda: fg.MulticlassTask(labels=["cat", "nan"]), "called like a missing value"),
-    ],
-)
-def test_names_that_no_task_can_have_are_refused(make, told):
-    refused(fg.PlanError, told, make)
-    assert len(fg.BinaryTask(groups=CALLED_ALIKE).slices) == 7
+    ):
+        refused(fg.PlanError, told, make)
+        assert len(fg.BinaryTask(groups=CALLED_ALIKE).slices) == 7
 
 
 def test_names_and_numbers_come_in_arrays_too():

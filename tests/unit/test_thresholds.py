@@ -249,27 +249,20 @@ def rows(counts):
     return labels, scores
 
 
-@pytest.mark.parametrize(
-    ("axis", "expected"),
-    [
+def test_tables_of_nine_edges_and_of_given_thresholds():
+    for axis, expected in (
         (Axis.uniform(10), [i / 10 for i in range(1, 10)]),
         (Axis.uniform(1), [0.0]),
         (Axis.uniform(2), [0.0, 0.5]),
         (Axis.uniform(4096), [round(i * 409.6) / 4096 for i in range(1, 10)]),
         (Axis.from_values([0.05, 0.5, 0.95]), [0.05, 0.5, 0.95]),
-    ],
-    ids=repr,
-)
-def test_a_table_of_nine_edges(axis, expected):
-    scores = [0.05, 0.5, 0.95, 0.5]
-    result = fg.evaluate({"a": ([0, 1, 1, 0], scores)}, axis=axis)
-    table = result.threshold_table()
-    assert [at.threshold for at in table] == pytest.approx(expected)
-    assert all(at.on_edge for at in table)
-    assert set(map(float, table)) <= set(axis.thresholds.tolist())
-
-
-def test_a_table_of_given_thresholds():
+    ):
+        scores = [0.05, 0.5, 0.95, 0.5]
+        result = fg.evaluate({"a": ([0, 1, 1, 0], scores)}, axis=axis)
+        table = result.threshold_table()
+        assert [at.threshold for at in table] == pytest.approx(expected)
+        assert all(at.on_edge for at in table)
+        assert set(map(float, table)) <= set(axis.thresholds.tolist())
     result = fg.evaluate({"a": rows(COUNTS)}, axis=Axis.uniform(4))
     table = result.threshold_table(t for t in (0.9, 0.1, math.inf))
     assert [at.threshold for at in table] == [0.9, 0.1, math.inf]

@@ -137,7 +137,7 @@ def test_what_is_sent_is_that_of_both_rounds():
     assert (reports.chance_to_report, located_by(reports).chance_to_report) == (0.25, 0.75)
 
 
-def test_bins_and_counts_that_do_not_follow_from_each_other_are_refused():
+def test_bins_counts_trees_and_rounds_that_do_not_follow_are_refused():
     found = located_by(plan_for())
     edges = found.axis.edges.tolist()
     for other in ([*edges[:3], *edges[4:]], [*edges[:-2], edges[-2] + 0.5, edges[-1]]):
@@ -151,11 +151,6 @@ def test_bins_and_counts_that_do_not_follow_from_each_other_are_refused():
     for other in ({"bins": 9}, {"share": 0.5}, {"narrowest": 0.25}, {"coarse": Axis.asinh(16)}):
         with pytest.raises(PlanError, match="found under another plan"):
             plan_for().located(Found(changed(TWO, **other), tuple(range(16)), 4))
-
-
-def test_a_tree_or_another_first_round_is_refused():
-    plan = plan_for()
-    found = located_by(plan)
     with pytest.raises(PlanError):
         changed(found, tree=(4, 2))
     first = changed(found.rounds[0], nodes=(8,))
@@ -164,7 +159,7 @@ def test_a_tree_or_another_first_round_is_refused():
         changed(found, rounds=found.rounds[1:])
     refused(PlanError, "a plan has one round, or two", changed, found, found=None)
     with pytest.raises(PlanError, match="counts over the coarse axis"):
-        changed(plan, axis=Axis.uniform(16, -8.0, 9.0, outside="clip"))
+        changed(plan_for(), axis=Axis.uniform(16, -8.0, 9.0, outside="clip"))
 
 
 @every_model
@@ -376,7 +371,7 @@ def test_an_axis_goes_before_the_hint_and_probabilities_change_no_plan():
         assert one.plan == other.plan
     axis = Axis.uniform(32, -8.0, 8.0)
     assert fg.evaluate(MARGINS, scores="margins", axis=axis).axis == axis
-    with pytest.raises(PlanError, match="a plan already says hints"):
+    with pytest.raises(PlanError, match="the plan already has hints"):
         fg.evaluate(MARGINS, plan_for("exact"), scores="margins")
     refused(fg.InputError, "Where their scale is not known, axis='two-round'", fg.evaluate, MARGINS)
 
@@ -487,14 +482,11 @@ def test_bins_of_many_scores_are_of_equal_depth_whatever_noise_adds_to_empty_one
         assert on_eight(counts) == [float(edge) for edge in range(9)]
 
 
-@pytest.mark.parametrize("place", [0, 7])
-def test_all_scores_at_an_end_are_divided_as_far_as_it_goes(place):
-    edges = on_eight([80 * (bin_ == place) for bin_ in range(8)], bins=32)
-    inside = [edge for edge in edges if place <= edge <= place + 1]
-    assert inside == [place + part / PARTS for part in range(PARTS + 1)]
-
-
 def test_no_bin_is_wider_and_no_inner_one_narrower_than_allowed():
+    for place in (0, 7):  # all scores at an end: divided as far as it goes
+        edges = on_eight([80 * (bin_ == place) for bin_ in range(8)], bins=32)
+        inside = [edge for edge in edges if place <= edge <= place + 1]
+        assert inside == [place + part / PARTS for part in range(PARTS + 1)]
     two = TwoRound(16, coarse=Axis.uniform(64, outside="clip"), widest=9)
     axis = two.axis(counted([100] + [0] * 63))
     assert np.diff(axis.edges).max() <= 9 / 64
@@ -555,9 +547,6 @@ def test_bins_that_no_first_round_gives_are_refused():
         ([0.0, 2.0, 5.0, 9.0], "reach as far"),
     ):
         refused(AxisError, words, EVEN.check, Axis.from_edges(edges, outside="clip"))
-
-
-def test_bins_that_treat_scores_beyond_them_otherwise_are_refused():
     edges = [0.0, 2.0, 4.0, 6.0, 8.0]
     EVEN.check(Axis.from_edges(edges, outside="clip"))
     refused(AxisError, "clip as the coarse ones do", EVEN.check, Axis.from_edges(edges))
@@ -587,20 +576,17 @@ class TestCrowds:
     TWO = TwoRound(5, coarse=Axis.uniform(8, 0.0, 8.0, outside="clip"))
     AXIS = Axis.from_edges([0.0, 2.0, 3.0, 3.25, 4.0, 8.0], outside="clip")
 
-    @pytest.mark.parametrize(
-        ("counts", "crowd"),
-        [
+    def test_which_bin_is_a_crowd(self):
+        for counts, crowd in (
             ((20, 10, 40, 5, 20), [2]),  # a dense narrow bin is one value
             ((20, 41, 40, 5, 20), []),  # where a neighbour is dense too, scores are smooth
             ((20, 5, 40, 31, 20), []),
             ((20, 2, 15, 2, 40), []),  # a shallow bin is drawn like any
             ((90, 0, 1, 0, 0), []),  # so is a wide one
             ((0, 0, 0, 0, 0), []),
-        ],
-    )
-    def test_which_bin_is_a_crowd(self, counts, crowd):
-        found = self.TWO.crowds(self.AXIS, np.array(counts, dtype=float))
-        assert np.flatnonzero(found).tolist() == crowd
+        ):
+            found = self.TWO.crowds(self.AXIS, np.array(counts, dtype=float))
+            assert np.flatnonzero(found).tolist() == crowd
 
     def test_a_value_that_many_share_is_drawn_as_a_tie(self):
         rng = np.random.default_rng(0)
