@@ -210,10 +210,7 @@ def test_few_labels_are_hidden_and_the_verdict_says_what_is_promised():
     result = evaluate(labels, scores, epsilon=1.0)
     assert result.pooled.hidden is None
     assert result.pooled.faint is not None
-
-
-def test_the_auc_alone_and_a_number_of_bins():
-    rows = drawn(20_000)
+    rows = drawn(20_000)  # the AUC alone, and a number of bins
     assert evaluate(*rows, only="roc_auc").roc_auc == evaluate(*rows).roc_auc
     assert evaluate(*drawn(5000), tree=(16,)).released.axis.bins == 16
 
@@ -289,7 +286,7 @@ def test_each_file_flips_anew_and_a_large_epsilon_flips_nothing(tmp_path, path):
     assert np.array_equal(flips.told, LABELS)
 
 
-def test_a_positive_label_is_what_it_means(path):
+def test_a_positive_label_is_what_it_means_and_another_epsilon_is_refused(path):
     first = Flips.kept(path, IDS, LABELS, epsilon=1.0)
     for positive in (1, True, 1.0, "1", " true"):
         again = Flips.kept(path, IDS, LABELS, epsilon=1.0, positive=positive)
@@ -297,6 +294,8 @@ def test_a_positive_label_is_what_it_means(path):
     for positive in (0, 2, 1.5, "yes", "int 1", "9" * 400, "nan", "inf"):
         with pytest.raises(fg.SiteError, match="or of another positive label"):
             Flips.kept(path, IDS, LABELS, epsilon=1.0, positive=positive)
+    for epsilon in (0.5, 1.0000001, 2.0):
+        refused(fg.SiteError, r"flips of epsilon 1, .* Ask for 1\.", kept, path, epsilon=epsilon)
 
 
 def test_only_the_owner_can_read_and_change_the_file_and_a_missing_folder_is_told(path, tmp_path):
@@ -333,12 +332,6 @@ def test_other_ids_are_refused_unnamed_with_what_they_cost(path, name):
     with pytest.raises(fg.SiteError, match=told) as caught:
         kept(path, *other)
     assert "patient" not in str(caught.value)
-
-
-@pytest.mark.parametrize("epsilon", [0.5, 1.0000001, 2.0])
-def test_another_epsilon_is_refused(path, epsilon):
-    kept(path)
-    refused(fg.SiteError, r"flips of epsilon 1, .* Ask for 1\.", kept, path, epsilon=epsilon)
 
 
 @pytest.mark.parametrize("field", ["format", "epsilon", "key", "ids", "labels", "bits", "seal"])

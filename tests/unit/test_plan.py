@@ -352,14 +352,11 @@ def test_files_of_other_endings_or_that_cannot_be_read(ending, tmp_path):
     refused(PlanError, "not", EvaluationPlan.load, tmp_path / f"bytes.{ending}")
 
 
-def test_cohorts_that_can_be():
+def test_cohorts_that_can_and_that_cannot_be():
     assert Cohort() == Cohort(min_survivors=3, max_colluding=1)
     for survivors, colluding in [(1, 0), (1, 1), (3, 0), (10**6, 10), (MOST_CLIENTS,) * 2]:
         cohort = Cohort(survivors, colluding)
         assert (cohort.min_survivors, cohort.max_colluding) == (survivors, colluding)
-
-
-def test_cohorts_that_cannot_be():
     for survivors, colluding, told in (
         (0, 1, "min_survivors must be at least 1, got 0"),
         (-1, 1, "min_survivors must be at least 1, got -1"),

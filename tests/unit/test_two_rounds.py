@@ -509,7 +509,7 @@ def test_no_bin_is_wider_and_no_inner_one_narrower_than_allowed():
         assert axis.bins <= 8
 
 
-def test_of_probabilities_both_classes_weigh_the_same():
+def test_bins_hold_the_same_and_of_probabilities_both_classes_weigh_the_same():
     # A tenth of the scores are 0.9 and hold half of the positives, were they calibrated.
     counts = [0, 900, 0, 0, 0, 0, 0, 0, 0, 100]
     edges, plain = (
@@ -521,9 +521,7 @@ def test_of_probabilities_both_classes_weigh_the_same():
     # Half of 32 evenly, and half by depth: a tenth of the one, a quarter of the other.
     assert np.sum(edges > 0.9) == 5
     assert np.sum((edges > 0.2) & (edges < 0.9)) == 11
-
-
-def test_each_bin_holds_the_same_and_a_crowded_one_has_edges_at_both_ends():
+    # Of other scores each bin holds the same, and a crowded one has edges at both ends.
     assert on_eight([10] * 8, bins=4) == [0.0, 2.0, 4.0, 6.0, 8.0]
     assert on_eight([0, 40, 0, 0, 40, 0, 0, 0], bins=4, widest=8) == [0.0, 1.5, 4.0, 4.5, 8.0]
     # Merged bins are divided like others.
