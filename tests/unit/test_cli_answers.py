@@ -232,26 +232,29 @@ def rosters(world):
     return world
 
 
-@pytest.mark.usefixtures("rosters")
-def test_assigning_says_that_parties_answer_alone():
-    for options, kind in (
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
         ((), "histogram"),
         (("--privacy", "ldp"), "flips"),
         (("--mechanism", "orthogonal"), "pair"),
         (("--mechanism", "gaussian", "--delta", "1e-6"), "pair"),
-    ):
-        done = assign(*options)
-        assert done.exit_code == 0
-        costly = "--privacy" in options or "--delta" in options
-        worth = "move the AUC by" if costly else "The AUC is expected to be off by"
-        assert worth in (done.stderr if costly else done.stdout)
-        assert (done.stderr == "") is not costly
-        how = "labels flipped once" if kind == "flips" else "all of the noise"
-        assert f"each answers alone, with {how}:\n" in done.stdout
-        assert "fedgauge vertical result made/plan.toml" in done.stdout
-        plan = fg.EvaluationPlan.load("made/plan.toml")
-        assert plan.is_alone
-        assert f'kind = "{kind}"' in plan.to_toml()
+    ],
+)
+@pytest.mark.usefixtures("rosters")
+def test_assigning_says_that_parties_answer_alone(options, kind):
+    done = assign(*options)
+    assert done.exit_code == 0
+    costly = "--privacy" in options or "--delta" in options
+    worth = "move the AUC by" if costly else "The AUC is expected to be off by"
+    assert worth in (done.stderr if costly else done.stdout)
+    assert (done.stderr == "") is not costly
+    how = "labels flipped once" if kind == "flips" else "all of the noise"
+    assert f"each answers alone, with {how}:\n" in done.stdout
+    assert "fedgauge vertical result made/plan.toml" in done.stdout
+    plan = fg.EvaluationPlan.load("made/plan.toml")
+    assert plan.is_alone
+    assert f'kind = "{kind}"' in plan.to_toml()
 
 
 def test_options_that_do_nothing_are_refused(rosters):

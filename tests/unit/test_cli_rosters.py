@@ -246,7 +246,7 @@ def test_labels_that_fit_no_bin_or_no_class_are_told_before_joining(platform):
     done = exchange(platform, "check", SHOP, *labels(platform, SHOP, "--id", "user"))
     told = "no row is of an example that has a bin: 1,000 would be if upper and lower case were one"
     assert f"{told}. Check the column 'user'" in done.stderr
-    assert "This site can join, and what is warned of then stands" in done.stdout
+    assert "This site can join, but the warnings above apply" in done.stdout
     path.write_text(text.replace("\nu", "\nU", 900))
     done = exchange(platform, "check", SHOP, *labels(platform, SHOP, "--id", "user"))
     assert "few rows are of an example that has a bin: 900 more would be if upper" in done.stderr

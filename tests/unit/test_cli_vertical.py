@@ -135,8 +135,9 @@ def test_what_does_not_match_and_percent_are_told(folder):
     assert "Divide percentages by 100" in done.stderr
 
 
-def test_mistakes(folder):
-    for arguments, told in (
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
         ("shop-0.csv shop-1.csv", "shop-0.csv: there is no column 'p', but there is 'y'"),
         ("shop-0.csv scores.csv", "Name the file of scores first"),
         ("scores.csv", "scores.csv is one file"),
@@ -153,10 +154,12 @@ def test_mistakes(folder):
         ("scores.csv shop-0.csv --tree x", "a tree is written like"),
         ("clinic-0.csv --client-scored", "--id would do nothing"),
         ("scores.csv labels.csv x/labels.csv", "two files make a party named 'labels'"),
-    ):
-        (folder / "x").mkdir()
-        (folder / "x" / "labels.csv").write_text("user,y\n1,0\n")
-        assert told in complaint(run(*EVALUATE, *arguments.split(), *COLUMNS))
+    ],
+)
+def test_mistakes(folder, arguments, told):
+    (folder / "x").mkdir()
+    (folder / "x" / "labels.csv").write_text("user,y\n1,0\n")
+    assert told in complaint(run(*EVALUATE, *arguments.split(), *COLUMNS))
 
 
 def test_without_ids_both_ways_out_are_named_and_nothing_else_is_overwritten():

@@ -146,20 +146,24 @@ def test_a_key_that_others_may_use_is_refused(tmp_path):
     SigningKey.load(path)
 
 
-def test_other_and_damaged_files_are_no_keys_and_not_quoted(tmp_path):
-    for content in (
+@pytest.mark.parametrize(
+    "content",
+    [
         *(b"", b"\n", b"x" * 32, bytes(32), GOOD.encode(), b"\xff\xfe", b"ed25519-secret:"),
         *(b"A" * 5000, b"ed25519-secret:almost-a-key\n"),
         *(lambda good: good[:-5], lambda good: good + b"\n", lambda good: good + b"x" * 500),
-    ):
-        SigningKey.generate().save(tmp_path / "good")
-        path = tmp_path / "bad"
-        storage.write_new(
-            path, content((tmp_path / "good").read_bytes()) if callable(content) else content
-        )
-        with pytest.raises(SiteError, match="not a site's private key") as caught:
-            SigningKey.load(path)
-        assert "almost" not in str(caught.value)
+    ],
+    ids=range(12),
+)
+def test_other_and_damaged_files_are_no_keys_and_not_quoted(tmp_path, content):
+    SigningKey.generate().save(tmp_path / "good")
+    path = tmp_path / "bad"
+    storage.write_new(
+        path, content((tmp_path / "good").read_bytes()) if callable(content) else content
+    )
+    with pytest.raises(SiteError, match="not a site's private key") as caught:
+        SigningKey.load(path)
+    assert "almost" not in str(caught.value)
 
 
 def test_a_key_file_is_missing_or_cannot_be_kept(tmp_path, monkeypatch):

@@ -453,7 +453,7 @@ def test_rows_without_what_the_plan_asks_are_refused_and_odd_ones_told_once(tmp_
 
 def test_officers_and_plans_know_what_a_report_is_about():
     words = explain(plan_of("models by group", fg.LocalDP(1.0)))
-    assert "row, about one of 2 scores, drawn at random whatever the row holds" in words
+    assert "row, about one of 2 scores, drawn at random, whatever the row holds" in words
     assert "whether the row is positive, of which group and in which of 16 ranges that" in words
     assert "sex (women, men, other)" in words
     words = explain(plan_of("each", fg.LocalDP(1.0)))

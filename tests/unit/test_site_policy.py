@@ -471,8 +471,9 @@ def test_whom_a_site_trusts_is_not_changed_in_memory_and_no_secret_is_shown(site
     assert "hospital-a" in repr(site_file)
 
 
-def test_a_site_file_is_read_strictly(site_file):
-    for old, new, match in (
+@pytest.mark.parametrize(
+    ("old", "new", "match"),
+    [
         ('name = "hospital-a"', "", "name"),
         ('dataset = "stroke"', "", "dataset"),
         ("format = 1\n", "", "format"),
@@ -511,11 +512,13 @@ def test_a_site_file_is_read_strictly(site_file):
         ('name = "c"', 'name = "c"\nrole = "x"', "role"),
         (text_of(PEERS["c"]), text_of(PEERS["b"]), "same key"),
         (text_of(PEERS["c"]), text_of(PEERS["c"])[:-1], "public key"),
-    ):
-        edit(site_file, old, new)
-        with pytest.raises(SiteError, match=match) as caught:
-            Site.from_toml(site_file.path)
-        assert str(caught.value).startswith(f"site file {site_file.path}")
+    ],
+)
+def test_a_site_file_is_read_strictly(site_file, old, new, match):
+    edit(site_file, old, new)
+    with pytest.raises(SiteError, match=match) as caught:
+        Site.from_toml(site_file.path)
+    assert str(caught.value).startswith(f"site file {site_file.path}")
 
 
 def test_a_policy_of_numbers_without_a_point_or_of_a_line_less(site_file):
