@@ -80,7 +80,7 @@ class World:
         """Intercept and slope of a logistic regression on the log-odds, of the population."""
         z = np.linspace(-REACH, REACH, 2**14 + 1)
         here, true = self.density(z), expit(self.truth(z))
-        design, found = np.stack([np.ones_like(z), z]), np.array([0.0, 1.0])
+        design, found = np.stack([np.ones_like(z), z]), np.zeros(2)
         for _ in range(50):
             fitted = expit(found @ design)
             score = design @ (here * (true - fitted))
