@@ -130,12 +130,6 @@ def test_a_missing_score_is_never_a_score(outside):
         assert told.startswith("1 of 3 scores are missing, NaN or infinite.")
 
 
-def test_masked_rows_are_not_counted_as_if_they_were_there():
-    mask = [False, False, True, False, False]
-    assert refusal(np.ma.array(LABELS, mask=mask), SCORES)
-    assert refusal(LABELS, np.ma.array(SCORES, mask=mask))
-
-
 @pytest.mark.parametrize(
     "dtype", ["?", *(f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8)), "f2", "f4", "f8"]
 )
@@ -296,7 +290,10 @@ def test_scores_that_are_not_numbers_are_refused_without_quoting_them():
         assert told == "y_score holds values that are not numbers. Convert the column to floats."
 
 
-def test_no_rows_and_unequal_lengths_are_refused():
+def test_masked_rows_no_rows_and_unequal_lengths_are_refused():
+    mask = [False, False, True, False, False]
+    assert refusal(np.ma.array(LABELS, mask=mask), SCORES)
+    assert refusal(LABELS, np.ma.array(SCORES, mask=mask))
     told = refusal([0] * 1234, [0.5] * 1233)
     assert told.startswith("y_true has 1,234 rows and y_score 1,233.")
     for container in ("list", "numpy", "pandas", "polars", "pyarrow"):

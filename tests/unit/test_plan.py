@@ -215,7 +215,7 @@ def test_a_plan_saved_by_hand_or_not_cannot_be_changed():
         plan.task.positive = "no"
 
 
-def test_a_plan_for_a_histogram():
+def test_a_plan_for_a_histogram_and_its_size_with_score_sums():
     plan = plan_for(tree=(4, 16))
     assert plan.tree == (4, 16)
     assert plan.rounds == (fg.HistogramRound(nodes=(64,)),)
@@ -227,6 +227,12 @@ def test_a_plan_for_a_histogram():
     assert (statement.model, statement.claim) == ("secure-aggregation", "simulated")
     assert (statement.epsilon, statement.delta, statement.unit) == (None, None, None)
     assert statement.cohort == Cohort(5)
+    plan = plan_for(CLIPPED, score_sums=True)
+    assert plan.final.sum_steps == 256
+    assert plan.numbers == 2 * (64 + 64)
+    assert plan.bytes_per_client == 2 * 128 * 8
+    assert NOISY_SUMS.numbers == 2 * (8 + 64 + 64)
+    assert plan_for().final.sum_steps == 0
 
 
 def test_bytes_in_another_form_are_refused():
@@ -383,15 +389,6 @@ def with_sums(sums, axis=CLIPPED, privacy=None):
 def test_score_sums_in_another_form_are_refused(sums):
     rounds = [{"kind": "histogram", "nodes": [64], "noise": [], "largest": LARGEST, "sums": sums}]
     refused(PlanError, r"form|field", EvaluationPlan.from_bytes, altered(plan_for(), rounds=rounds))
-
-
-def test_sizes_include_the_score_sums():
-    plan = plan_for(CLIPPED, score_sums=True)
-    assert plan.final.sum_steps == 256
-    assert plan.numbers == 2 * (64 + 64)
-    assert plan.bytes_per_client == 2 * 128 * 8
-    assert NOISY_SUMS.numbers == 2 * (8 + 64 + 64)
-    assert plan_for().final.sum_steps == 0
 
 
 def test_plans_that_cannot_be():

@@ -77,7 +77,7 @@ def test_points_are_those_of_the_curves(result):
         np.testing.assert_allclose(segment, [[x, low], [x, high]])
 
 
-def test_legend_of_a_reliability_diagram(bent):
+def test_legend_of_a_reliability_diagram_moves_where_points_run_high(bent):
     drawn = fg.ReliabilityDisplay.from_evaluation(bent, name="model A").plot()
     error = bent.expected_calibration_error
     ece = f"ECE {error.value:.2f}, {error.low:.2f} to {error.high:.2f}"
@@ -85,6 +85,16 @@ def test_legend_of_a_reliability_diagram(bent):
     assert legend(drawn) == [f"model A ({ece})", rule, "calibrated"]
     bare = fg.ReliabilityDisplay.from_evaluation(bent, histogram=False)
     assert legend(bare.plot(plot_chance_level=False))[0] == ece
+    low = fg.evaluate({"a": scored(seed=4, rate=0.5)}, axis=fg.Axis.uniform(300))
+    curve = fg.ReliabilityDisplay.from_evaluation(low)
+    curve.y = np.minimum(curve.x + 0.45, 1.0)
+    curve.plot()
+    curve.figure_.canvas.draw()
+    box, axes = curve.ax_.get_legend().get_window_extent(), curve.ax_.get_window_extent()
+    assert box.x1 > 0.9 * axes.x1
+    straight = fg.ReliabilityDisplay.from_evaluation(bent).plot()
+    straight.figure_.canvas.draw()
+    assert straight.ax_.get_legend().get_window_extent().x0 < axes.x0 + 0.1 * axes.width
 
 
 def test_strip_shows_how_scores_spread_and_hides_no_point(result):
@@ -114,19 +124,6 @@ def test_strip_shows_how_scores_spread_and_hides_no_point(result):
     shares = density * np.diff(edges)
     assert shares[np.searchsorted(edges, 0.2, "right") - 1] == pytest.approx(0.6)
     assert np.count_nonzero(shares) == 2
-
-
-def test_legend_moves_where_points_run_high(bent):
-    low = fg.evaluate({"a": scored(seed=4, rate=0.5)}, axis=fg.Axis.uniform(300))
-    curve = fg.ReliabilityDisplay.from_evaluation(low)
-    curve.y = np.minimum(curve.x + 0.45, 1.0)
-    curve.plot()
-    curve.figure_.canvas.draw()
-    box, axes = curve.ax_.get_legend().get_window_extent(), curve.ax_.get_window_extent()
-    assert box.x1 > 0.9 * axes.x1
-    straight = fg.ReliabilityDisplay.from_evaluation(bent).plot()
-    straight.figure_.canvas.draw()
-    assert straight.ax_.get_legend().get_window_extent().x0 < axes.x0 + 0.1 * axes.width
 
 
 @pytest.mark.parametrize("display", DISPLAYS)

@@ -68,17 +68,6 @@ def outline(band):
     return np.vstack([path.vertices for path in band.get_paths()])
 
 
-def test_det_is_roc_upside_down_in_deviates_and_ends_at_the_edge(result):
-    roc, det = (D.from_evaluation(result) for D in (fg.RocCurveDisplay, fg.DetCurveDisplay))
-    np.testing.assert_array_equal(det.x, roc.x)
-    np.testing.assert_array_equal(det.y, 1 - roc.y)
-    drawn = fg.DetCurveDisplay.from_evaluation(result).plot()
-    x, y = drawn.line_.get_data()
-    assert (x.min(), y.min()) == (ndtri(0.001), ndtri(0.001))
-    middle = np.argmin(np.abs(drawn.x - 0.3))
-    assert (x[middle], y[middle]) == (ndtri(drawn.x[middle]), ndtri(drawn.y[middle]))
-
-
 @pytest.mark.parametrize("which", ["result", "noisy", "tiny"])
 def test_points_pass_through_the_knots(which, request):
     result = request.getfixturevalue(which)
@@ -161,7 +150,15 @@ def test_curve_and_band_lie_within_the_limits(which, kind, display, request):
         assert points[:, 1].min() >= bottom or bottom == -1.0  # precision gain has no least value
 
 
-def test_ticks_of_det_axes_and_chance_levels(result):
+def test_det_is_roc_upside_down_in_deviates_and_chance_levels(result):
+    roc, det = (D.from_evaluation(result) for D in (fg.RocCurveDisplay, fg.DetCurveDisplay))
+    np.testing.assert_array_equal(det.x, roc.x)
+    np.testing.assert_array_equal(det.y, 1 - roc.y)
+    drawn = fg.DetCurveDisplay.from_evaluation(result).plot()
+    x, y = drawn.line_.get_data()
+    assert (x.min(), y.min()) == (ndtri(0.001), ndtri(0.001))
+    middle = np.argmin(np.abs(drawn.x - 0.3))
+    assert (x[middle], y[middle]) == (ndtri(drawn.x[middle]), ndtri(drawn.y[middle]))
     ax = fg.DetCurveDisplay.from_evaluation(result).plot().ax_
     labels = [label.get_text() for label in ax.get_xticklabels()]
     assert labels == ["0.1%", "1%", "5%", "20%", "50%", "80%", "95%", "99%", "99.9%"]
