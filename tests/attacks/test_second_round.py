@@ -185,7 +185,7 @@ def test_another_roster_or_model_is_refused(noisy):
     server = evaluation.begin(second.invitation.plan, (A, B, C))
     assert "another roster" in evaluation.refusal(server)
     server = evaluation.begin(second.invitation.plan, model=bytes(32))
-    assert "do not fit" in evaluation.refusal(server)
+    assert "does not fit" in evaluation.refusal(server)
     ledger, plan = evaluation.sites.site(A).ledger, second.invitation.plan
     (first,) = ledger.sessions().values()
     site = evaluation.sites.site(A)

@@ -326,7 +326,7 @@ def test_release_ends_what_exchange_abandon_would(noisy_steps, stage):
         told = ledger(world, "release", digits[:8])
         assert f"Ended evaluation {digits[:8]}; its keys are deleted" in told
         assert ("Given back to stroke-2026" in told) == (stage < Stage.MASK)
-        assert ("and stays: epsilon 1" in told) == (stage >= Stage.MASK)
+        assert ("and it stays spent: epsilon 1" in told) == (stage >= Stage.MASK)
         assert balance(world) == ((0.0, 0.0) if stage < Stage.MASK else (1.0, 0.0))
         assert not [suffix for suffix in kept(world) if suffix != ".lock"]
         assert "No evaluation is open" in ledger(world, "pending")

@@ -133,7 +133,7 @@ def test_each_party_has_a_folder_of_its_own(folder):
 def test_rows_are_those_of_the_first_round_and_nothing_is_left_to_check(noisy):
     rows = [noisy.folder / f"{A}.csv", "--label", "y", "--score", "p"]
     told = command(noisy, A, "check", noisy.run, *rows, code=1)
-    assert "those of the first" in told
+    assert "uses the rows of the first" in told
     site = noisy.site(A)
     exchange = Exchange(noisy.run, site)
     other = NamedRows(str(noisy.folder / f"{B}.csv"), "y", "p")

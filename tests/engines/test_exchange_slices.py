@@ -176,7 +176,7 @@ def test_groups_that_are_written_otherwise_are_warned_of(folder, privacy):
     told = command(world, "check", TASKS["groups"][1])
     assert (
         f"{A}.csv: 52 of 80 rows are of no listed group of sex, and none are of women: they count "
-        "in 'other'. Check the column, and whether it spells groups as the plan does."
+        "in 'other'. Check the column, and that it spells groups as the plan does."
     ) in told.stderr
     assert "of ward" not in told.stderr
     done(command(world, "join", TASKS["groups"][1]))  # nothing that is told stops a site
@@ -221,7 +221,7 @@ WRONG = [
     (
         "models",
         "--label y --score p1 --model-score new=p1",
-        "--score and --model-score are one too",
+        "--score and --model-score do not go together",
     ),
     (
         "models and classes",

@@ -254,7 +254,7 @@ def test_plan_says_it_all_and_no_shortcut_beside_it(clients):
     assert found.estimator == fg.Quantile(32)
     labels, _ = pool(clients)
     assert found.positives == np.count_nonzero(labels == 0)
-    with pytest.raises(fg.PlanError, match="says axis, cohort, positive"):
+    with pytest.raises(fg.PlanError, match="has axis, cohort, positive"):
         fg.evaluate(
             clients, make_plan(), axis=fg.Axis.uniform(8), cohort=fg.Cohort(), positive="yes"
         )
@@ -283,7 +283,7 @@ HINTS = {"examples": "hints", "positive_rate": "hints"}
     ],
 )
 def test_plan_with_a_shortcut_is_refused(clients, name, value):
-    with pytest.raises(fg.PlanError, match=rf"already says {HINTS.get(name, name)}[\s\S]*not both"):
+    with pytest.raises(fg.PlanError, match=rf"already has {HINTS.get(name, name)}[\s\S]*not both"):
         fg.evaluate(clients, make_plan(), **{name: value})
 
 

@@ -130,6 +130,9 @@ def test_bounds_and_intervals_hold_every_value(kind):
     assert checked > 50
 
 
+OF_LINE = {"calibration_slope", "calibration_intercept"}  # with intervals around their own value
+
+
 @pytest.mark.parametrize("kind", MADE)
 def test_intervals_are_those_of_counts_as_noise_left_them_and_no_wider_than_that_takes(kind):
     for part in shown(kind):
@@ -139,7 +142,7 @@ def test_intervals_are_those_of_counts_as_noise_left_them_and_no_wider_than_that
             ends = min(plain.bounds[0], one.value), max(plain.bounds[1], one.value)
             if name not in OF_GROUPS:
                 assert one.bounds == pytest.approx(ends, abs=1e-9), name
-            if plain.interval is not None:
+            if plain.interval is not None and name not in OF_LINE:
                 ends = min(plain.low, one.value), max(plain.high, one.value)
                 assert tuple(one.interval) == pytest.approx(ends, abs=1e-9), name
                 assert one.unshrunk.value == pytest.approx(plain.value, abs=1e-12), name

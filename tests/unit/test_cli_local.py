@@ -110,7 +110,7 @@ def test_a_cut_and_a_foreign_file_are_refused_and_counted(plan, folder):
     assert "of another plan: 1, wrong length: 1" in done.stdout
     assert done.stderr.splitlines() == [
         "fedgauge: warning: b.fgr: 1 message refused: wrong length. The file is incomplete: copy "
-        "it again, the whole of it. 0 reports of the file were taken in.",
+        "the whole file again. 0 reports of the file were taken in.",
         "fedgauge: warning: c.fgr: 1 message refused: of another plan. Name the plan that the "
         "reports were made with. 0 reports of the file were taken in.",
     ]

@@ -40,7 +40,7 @@ def test_values_and_deviations_are_those_of_both_results():
     assert apart.roc_auc.parts["sampling"] == pytest.approx(math.hypot(one, other))
     assert over.roc_auc.parts["sampling"] == pytest.approx(one + other)
     assert over.at_threshold(0.5).fpr.low < apart.at_threshold(0.5).fpr.low
-    assert "rows of its own" in apart.basis
+    assert "assumed to have different rows" in apart.basis
     assert "may be in both" in over.basis
     assert apart.basis in str(apart)
 
@@ -58,7 +58,7 @@ def test_what_differs_and_what_is_the_same_is_noted():
     found = fg.diff(MAY.with_calibrator(JUNE.calibrator("beta")), MAY)
     assert found.overlapping
     assert "same counts" in found.basis
-    assert any("maps" in note for note in found.notes)
+    assert any("different calibrators" in note for note in found.notes)
     assert fg.diff(JUNE.at_level(0.8), MAY).roc_auc.level == 0.8
 
 

@@ -123,7 +123,7 @@ def test_averages_that_are_none_are_refused(result):
 
 
 def test_averages_of_one_class_or_none_are_refused_and_losses_have_some(result, of_all_kinds):
-    refused(fg.InputError, "of one label", result.select(label="cat").macro, "roc_auc")
+    refused(fg.InputError, "about one label", result.select(label="cat").macro, "roc_auc")
     refused(fg.InputError, "several models", of_all_kinds.macro, "roc_auc")
     plain = fg.evaluate({"a": ([0, 1], [0.2, 0.8])})
     refused(fg.InputError, "this task has none", plain.macro, "roc_auc")

@@ -338,20 +338,20 @@ def test_tables_are_saved_and_loaded_and_checked(tmp_path, plan):
     assert again.compare("new", "old").roc_auc == result.compare("new", "old").roc_auc
     saved = msgspec.json.decode(path.read_bytes())
 
-    def refused(change):
+    def spoiled(change):
         edited = msgspec.json.decode(msgspec.json.encode(saved))
         change(edited)
         path.write_bytes(msgspec.json.encode(edited))
         refused(fg.RecordError, "not a fedgauge result", fg.Evaluation.from_json, path)
 
-    refused(lambda r: r.pop("tables"))
-    refused(lambda r: r["tables"][0]["values"].pop())
-    refused(lambda r: r["tables"].pop())
-    refused(lambda r: r["tables"][0]["table"].update(models=["old", "new"]))
-    refused(lambda r: r["tables"][0]["table"].update(starts=[[0, 900], []]))
-    refused(lambda r: r["tables"][0]["values"].__setitem__(0, 3))
+    spoiled(lambda r: r.pop("tables"))
+    spoiled(lambda r: r["tables"][0]["values"].pop())
+    spoiled(lambda r: r["tables"].pop())
+    spoiled(lambda r: r["tables"][0]["table"].update(models=["old", "new"]))
+    spoiled(lambda r: r["tables"][0]["table"].update(starts=[[0, 900], []]))
+    spoiled(lambda r: r["tables"][0]["values"].__setitem__(0, 3))
     if plan.min_cell:
-        refused(lambda r: r["tables"][0]["table"].update(starts=[[0, 1], [0, 1]]))
+        spoiled(lambda r: r["tables"][0]["table"].update(starts=[[0, 1], [0, 1]]))
 
 
 @pytest.fixture(scope="module")

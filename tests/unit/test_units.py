@@ -155,7 +155,8 @@ def test_which_ids_are_one_subject():
     "ids", [np.array([7, "7"], dtype=object), np.array([[1], [2]], dtype=object), [2**70, 1]]
 )
 def test_ids_that_are_not_of_one_kind_are_refused(ids):
-    refused(InputError, "subject", list, limit_rows([batch(ids)], subjects(1)))
+    with pytest.raises(InputError, match="subject"):
+        list(limit_rows([batch(ids)], subjects(1)))
     with pytest.raises(InputError, match="subject has 1 rows and y_score 2"):
         Examples([0, 1], [0.1, 0.2], subject=["a"])
 
