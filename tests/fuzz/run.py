@@ -99,7 +99,11 @@ def run_all(names, seconds):
             before = set(findings(name))
             child = os.fork()
             if not child:
-                become(name, time.monotonic() + share)
+                try:
+                    become(name, time.monotonic() + share)
+                finally:  # not by Python's exit, which would remove the folder of all targets
+                    traceback.print_exc()
+                    os._exit(1)
             running[child] = (name, before)
         child, status = os.wait()
         name, before = running.pop(child)
