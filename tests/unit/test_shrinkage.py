@@ -132,6 +132,19 @@ def test_counts_stay_as_released_where_no_path_is_found(monkeypatch):
         assert not pooled.is_shrunk
 
 
+@pytest.mark.parametrize("made", [np.linalg.LinAlgError, np.nan])
+def test_a_step_that_cannot_be_made_leaves_counts_as_released(monkeypatch, made):
+    def solve(_, right):
+        if made is np.linalg.LinAlgError:
+            raise made("Singular matrix")
+        return right * made
+
+    monkeypatch.setattr(shrinkage, "_FIRST_STEPS", 0)
+    monkeypatch.setattr(np.linalg, "solve", solve)
+    pooled = released(DDP).pooled
+    assert pooled.likely is pooled.counts
+
+
 @pytest.mark.usefixtures("tight")
 def test_the_evidence_of_little_noise_is_that_of_laplace():
     """Of Poisson counts, up to the error of Stirling's formula, which the weights do not see."""

@@ -289,10 +289,15 @@ def _fit(seen: _Seen, covariance: Floats, close: float) -> _Fit:
             step, more = covariance @ wanted - f, wanted - pull
             size = _damped(view, (f, pull), (step, more))
         else:
-            step, more, size = _newton(view, covariance, pull)
-        f, pull = f + size * step, pull + size * more
+            try:
+                step, more, size = _newton(view, covariance, pull)
+            except np.linalg.LinAlgError:  # singular: there is no step from here
+                break
         found = np.abs(step).max() < close
-        if found or not size:
+        if not size:  # and where a step is not finite, none of it is taken
+            break
+        f, pull = f + size * step, pull + size * more
+        if found:
             break
     view = _View.of(seen, f)
     mean, rise, _ = view.moments
