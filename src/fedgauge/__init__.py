@@ -83,9 +83,9 @@ if TYPE_CHECKING:
         RocCurveDisplay,
     )
     from fedgauge.privacy import Cohort, DistributedDP, LocalDP, PrivacyStatement, SecureAggregation
+    from fedgauge.results.comparison import Comparison
     from fedgauge.results.evaluation import Evaluation
     from fedgauge.results.groups import Gap, Gaps
-    from fedgauge.results.models import Comparison
     from fedgauge.results.signature import Signature
     from fedgauge.site import Site
     from fedgauge.vertical.auc import LabelAuc
@@ -224,7 +224,7 @@ _HOMES: Final = {
     "privacy": "Cohort DistributedDP LocalDP PrivacyStatement SecureAggregation",
     "results.evaluation": "Evaluation",
     "results.groups": "Gap Gaps",
-    "results.models": "Comparison",
+    "results.comparison": "Comparison",
     "results.signature": "Signature",
     "site": "Site",
     "vertical.auc": "LabelAuc",

@@ -16,8 +16,8 @@ from fedgauge.metrics.estimate import Estimate
 from fedgauge.metrics.multiclass import ClassConfusion, Normalize
 from fedgauge.plan.task import OTHER
 from fedgauge.plots.base import SMALL, decimals, is_dark, lay_out, plain, side
+from fedgauge.results.comparison import Comparison
 from fedgauge.results.groups import Gap, Gaps
-from fedgauge.results.models import Comparison
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,9 +12,9 @@ from fedgauge.errors import InputError, UndefinedMetric
 from fedgauge.metrics.estimate import Estimate, Interval, show, show_count
 from fedgauge.report.figures import rounded
 from fedgauge.report.html import folded, paragraph, table
+from fedgauge.results.comparison import Comparison
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.results.groups import Gaps
-from fedgauge.results.models import Comparison
 from fedgauge.results.signature import Signature
 
 

@@ -30,9 +30,9 @@ from fedgauge.plan import EvaluationPlan, Slice
 from fedgauge.privacy import PrivacyStatement
 from fedgauge.results import averages
 from fedgauge.results.averages import Against, Average
+from fedgauge.results.comparison import Comparison, compare
 from fedgauge.results.groups import Gaps, gaps_of, listed_group, share_rows, why_joined
 from fedgauge.results.metrics import Metrics
-from fedgauge.results.models import Comparison, compare
 from fedgauge.results.record import Record, facts_of, record_of
 from fedgauge.results.signature import Signature, examine, follows, prove
 from fedgauge.results.summary import (
