@@ -396,9 +396,10 @@ def test_tables_of_calibration_are_shown_where_asked_for(saved_reliability):
     text = shown(saved_reliability)
     assert "net benefit" not in text
     assert "mean score" not in text
-    assert "expected calibration error" in text
+    plain = f"{fg.Evaluation.from_json(saved_reliability).calibration_curve().ece:.4f}"
+    assert plain in text.partition("expected calibration error")[2].partition("maximum")[0]
     assert "Errors of calibration are of 15 groups of equal width, left-closed." in text
-    assert "What other packages print is in the last column." in text
+    assert "Other packages print the plain number" in text
     assert "net benefit" not in shown(saved_reliability, "--calibration", "--quiet")
     assert "population, 80%" in shown(saved_reliability, "--calibration", "--level", 0.8)
 

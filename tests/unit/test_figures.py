@@ -91,7 +91,7 @@ def test_a_picture_says_what_was_measured(figures, tmp_path):
     result = at_four(privacy=fg.DistributedDP(1.0))
     save_plots(result, tmp_path, name="triage 2")
     reliability, decision = (texts(figure)[0][0] for figure in figures[2:])
-    assert reliability.startswith("triage 2 (ECE 0.")
+    assert reliability.startswith("triage 2\n(ECE 0.")
     assert decision.startswith("triage 2 (useful 0.")
     for figure, area in zip(figures, (result.roc_auc, result.average_precision), strict=False):
         entries, around = texts(figure)

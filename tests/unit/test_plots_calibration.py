@@ -80,9 +80,10 @@ def test_points_are_those_of_the_curves(result):
 def test_legend_of_a_reliability_diagram_moves_where_points_run_high(bent):
     drawn = fg.ReliabilityDisplay.from_evaluation(bent, name="model A").plot()
     error = bent.expected_calibration_error
-    ece = f"ECE {error.value:.2f}, {error.low:.2f} to {error.high:.2f}"
+    assert error.plain == bent.calibration_curve().ece > error.value
+    ece = f"ECE {error.value:.2f}, {error.low:.2f} to {error.high:.2f}; plain {error.plain:.2f}"
     rule = "95% intervals of 15 groups of equal\nwidth, left-closed"
-    assert legend(drawn) == [f"model A ({ece})", rule, "calibrated"]
+    assert legend(drawn) == [f"model A\n({ece})", rule, "calibrated"]
     bare = fg.ReliabilityDisplay.from_evaluation(bent, histogram=False)
     assert legend(bare.plot(plot_chance_level=False))[0] == ece
     low = fg.evaluate({"a": scored(seed=4, rate=0.5)}, axis=fg.Axis.uniform(300))

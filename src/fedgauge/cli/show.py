@@ -528,18 +528,23 @@ def metrics_table(result: fg.Evaluation) -> Table:
         if estimate.caution:
             population += "*"
             cautions.add(estimate.caution)
-        table.add_row(row.title, show_number(estimate.value), population, span(estimate.bounds))
+        told = row.title, show_number(estimate.value), population
+        if estimate.plain is None:
+            table.add_row(*told, span(estimate.bounds))
+        else:  # which the bounds are of
+            table.add_row(*told)
+            table.add_row("  plain", show_number(estimate.plain), "", span(estimate.bounds))
     table.caption = "\n".join([*_grouped(result), *(f"* rough: {w}" for w in sorted(cautions))])
     return table
 
 
 def _grouped(result: fg.Evaluation) -> list[str]:
-    """What errors of calibration are of, and why values can lie below the bounds, where any are."""
+    """What errors of calibration are of, and why plain numbers differ, where there are any."""
     try:
         return [
             f"Errors of calibration are of {result.calibration_curve().rule}.",
-            "Values are corrected for sampling bias. What other packages print is in the last "
-            "column.",
+            "Other packages print the plain number, which chance keeps above 0 even for right "
+            "scores; values are corrected for it.",
         ]
     except fg.UndefinedMetric:
         return []

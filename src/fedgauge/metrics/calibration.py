@@ -573,7 +573,7 @@ def calibration_error(groups: Groups, kind: ErrorKind, level: float) -> Estimate
         bounds = _bounds_in_noise(groups, kind, level)
     else:
         bounds = _bounds(groups, kind, slack)
-    return Estimate(min(found.value, 1.0), bounds, low, high, level, parts, caution)
+    return Estimate(min(found.value, 1.0), bounds, low, high, level, parts, caution, plain)
 
 
 def _by_width(reading: Reading, kind: ErrorKind) -> Estimate:

@@ -127,6 +127,9 @@ class Estimate(Number):
         ``sampling`` as standard deviations.
     caution
         Why the interval is rough; None is no proof that it is not.
+    plain
+        Of calibration errors the number that other packages print; None of other metrics. It is
+        higher than the value, for chance keeps it above 0 even where scores are right.
     unshrunk
         Under noise, the estimate of counts as noise left them, whose bounds and interval these are,
         widened to hold a value of likely counts. Itself where nothing is shrunk.
@@ -147,6 +150,7 @@ class Estimate(Number):
     level: float | None = None
     parts: Mapping[str, float] = field(default_factory=dict)
     caution: str | None = None
+    plain: float | None = None
     _unshrunk: "Estimate | None" = None
 
     def __post_init__(self) -> None:
@@ -186,6 +190,7 @@ class Estimate(Number):
             self.level,
             dict(self.parts),
             self.caution,
+            self.plain,
         )
 
     def moved_to(self, value: float) -> "Estimate":
@@ -194,7 +199,7 @@ class Estimate(Number):
             return self
         bounds = holding(Interval(*self.bounds), value)
         low, high = (None, None) if self.interval is None else holding(self.interval, value)
-        fields = (self.level, self.parts, self.caution, self.unshrunk)
+        fields = (self.level, self.parts, self.caution, self.plain, self.unshrunk)
         return Estimate(value, (bounds.low, bounds.high), low, high, *fields)
 
     def _repr_html_(self) -> str:
@@ -207,7 +212,10 @@ class Estimate(Number):
                 return value
             surely = f" at {self.level * 100:g}%" if self.level else ""
             return f"{value} (pooled data: {low} to {high}{surely})"
-        rough = f", rough: {self.caution}" if self.caution else ""
+        rough = ""
+        if self.plain is not None:
+            rough = f"; plain {show(self.plain)}, which chance keeps above 0"
+        rough += f", rough: {self.caution}" if self.caution else ""
         span = f"{show(self.low)} to {show(self.high)}"
         return f"{show(self.value)} ({span} at {self.level * 100:g}%{rough})"
 
@@ -216,6 +224,7 @@ class Estimate(Number):
             value, low, high = self._without_interval()
             return f"Estimate({value}, bounds {low}..{high})"
         level = f"{self.level * 100:g}%"
+        level += "" if self.plain is None else f", plain {show(self.plain)}"
         return (
             f"Estimate({show(self.value)}, interval {show(self.low)}..{show(self.high)} at {level})"
         )

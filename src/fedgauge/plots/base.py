@@ -59,7 +59,8 @@ def area_text(name: str, area: Estimate, digits: int, *, brief: bool = False) ->
         return f"{name} {area.value:.{digits}f}"
     rough = ", rough" if area.caution else ""
     value, low, high = (f"{number:.{digits}f}" for number in (area.value, area.low, area.high))
-    return f"{name} {value}, {low} to {high}{rough}"
+    plain = "" if area.plain is None else f"; plain {area.plain:.{digits}f}"
+    return f"{name} {value}, {low} to {high}{rough}{plain}"
 
 
 def even_decimals(ax: Axes, line: Line2D, digits: int, label: Callable[[int], str | None]) -> None:

@@ -245,6 +245,8 @@ def _metric(result: Evaluation, name: str, title: str) -> dict[str, Any]:
         source: f"{error:.2g}" if error else "0" for source, error in estimate.parts.items()
     }
     told["sizes"] = {source: float(f"{error:.3g}") for source, error in estimate.parts.items()}
+    if estimate.plain is not None:
+        told["plain"] = show(estimate.plain)
     return told | ({"caution": estimate.caution} if estimate.caution else {})
 
 

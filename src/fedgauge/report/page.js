@@ -163,6 +163,7 @@
   // Numbers over all thresholds, and their errors
 
   const headline = ["roc_auc", "average_precision", "ks_statistic", "brier_score", "log_loss", "calibration_slope"];
+  const note = ({ plain, caution }) => [plain && `plain ${plain}, as other packages print it: chance keeps it above 0 even for right scores`, caution && `rough: ${caution}`].filter(Boolean).join("; ");
   function showNumbers() {
     const { metrics, level } = part();
     const defined = metrics.filter((each) => each.value !== undefined);
@@ -172,7 +173,7 @@
     const [people, sure] = [`population, ${level}`, data.reports[state.report].noisy ? `pooled data, ${level}` : "pooled data, certain"];
     const rows = metrics.map((each) => each.value === undefined
       ? [each.title, "undefined", "", "", ""]
-      : [each.title, each.value, between(each.interval), between(each.bounds), each.caution ? `rough: ${each.caution}` : ""]);
+      : [each.title, each.value, between(each.interval), between(each.bounds), note(each)]);
     put("metrics", make("details", {}, make("summary", {}, "All metrics, and what each says"),
       table("Metrics over all thresholds", ["metric", "value", people, sure, "note"], rows, "metrics"),
       make("dl", { class: "facts" }, ...defined.flatMap((each) => [make("dt", {}, each.title), make("dd", {}, data.over[each.name][1])]))));
