@@ -40,17 +40,6 @@ def test_commands_run(tmp_path, shell):
     assert (tmp_path / "report.html").exists()
 
 
-def test_the_files_that_demo_writes_are_named(tmp_path):
-    (sentence,) = re.findall(r"`demo --files` writes (.*?)\n\n", README, flags=re.DOTALL)
-    patterns = re.findall(r"`([^`]+)`", sentence)
-    written = {path.name for path in demo.write_files(tmp_path)}
-    for pattern in patterns:
-        found = {path.name for path in tmp_path.glob(pattern)}
-        assert found, pattern
-        written -= found
-    assert written == set()
-
-
 def test_demo_output_is_as_shown(tmp_path):
     done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
     assert done.exit_code == 0

@@ -55,10 +55,10 @@ def _demo_table(shown: Demo) -> Table:
         pad_edge=False,
     )
     wrong = abs(shown.mean_client_auc - shown.exact_auc)
-    table.add_row("AUC, mean of hospitals", f"{shown.mean_client_auc:.4f}", f"wrong by {wrong:.4f}")
-    table.add_row("AUC, fedgauge", f"{auc.value:.4f}", f"certainly {low:.5f} to {high:.5f}")
-    table.add_row("AUC, exact (pooled data)", f"{shown.exact_auc:.4f}", "what nobody may compute")
-    table.add_row("ROC Area Error", f"{shown.roc_area_error:.1e}", "area between the two curves")
+    table.add_row("AUC, mean of hospitals", f"{shown.mean_client_auc:.4f}", f"wrong by {wrong:.2f}")
+    table.add_row("AUC, fedgauge", f"{auc.value:.4f}", f"exact AUC in {low:.5f} to {high:.5f}")
+    table.add_row("AUC, exact (pooled data)", f"{shown.exact_auc:.4f}", "needs all rows together")
+    table.add_row("ROC Area Error", f"{shown.roc_area_error:.1e}", "area to the exact curve")
     table.add_row("PR Area Error", f"{shown.pr_area_error:.1e}", "the same for precision-recall")
     table.add_row("Sent by each hospital", f"{shown.result.plan.bytes_per_client:,}", "bytes")
     return table
