@@ -213,10 +213,11 @@ def test_hints_choose_what_the_planner_proposes(clients):
     assert found.plan.digest == planned.digest
     plan = fg.evaluate(clients, privacy=POLYA, examples=3_000, tree=(8, 4)).plan
     assert plan.tree == (8, 4)
-    assert plan.axis == fg.planner.reference_axis(32, fg.planner.DEFAULT_POSITIVE_RATE)
+    reference = fg.planner.reference_axis(32, fg.planner.DEFAULT_POSITIVE_RATE)
+    assert plan.axis == fg.planner.with_edges(reference)
     flat = fg.evaluate(clients, privacy=POLYA, positive_rate=0.3, tree="flat").plan
     assert flat.tree == (64,)
-    assert flat.axis == fg.planner.reference_axis(64, 0.3)
+    assert flat.axis == fg.planner.with_edges(fg.planner.reference_axis(64, 0.3))
 
 
 @pytest.mark.parametrize(

@@ -280,6 +280,7 @@ HINTS = {"examples": "hints", "positive_rate": "hints"}
         ("privacy", fg.DistributedDP(1.0)),
         ("examples", 100),
         ("positive_rate", 0.3),
+        ("at", 0.3),
     ],
 )
 def test_plan_with_a_shortcut_is_refused(clients, name, value):
@@ -348,6 +349,46 @@ def test_a_tree_sets_the_bins_of_the_automatic_axis_and_no_other_name_does(clien
         fg.PlanError, match="axis must be 'auto', 'two-round', an Axis or a TwoRound, got 'logit'"
     ):
         fg.evaluate(clients, axis="logit")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"privacy": fg.DistributedDP(1.0)},
+        {"privacy": fg.DistributedDP(1.0), "tree": (3, 5)},
+        {"privacy": fg.DistributedDP(1.0), "examples": 60, "tree": (8,)},
+        {"privacy": fg.LocalDP(5.0), "examples": 60},
+        {"privacy": fg.DistributedDP(1.0), "models": ["new", "old"]},
+        {"privacy": fg.DistributedDP(1.0), "models": ["new", "old"], "examples": 60},
+        {"privacy": fg.DistributedDP(1.0), "groups": ["F", "M"]},
+    ],
+    ids=str,
+)
+def test_one_half_and_named_thresholds_are_edges_of_the_automatic_axis(clients, options):
+    scores = {
+        name: {"new": s, "old": s} if "models" in options else s for name, (_, s) in clients.items()
+    }
+    grouped = "groups" in options
+    rows = {
+        name: fg.Examples(y, scores[name], group=["F"] * len(y) if grouped else None)
+        for name, (y, _) in clients.items()
+    }
+    for at, edges in ((None, {0.5}), (0.3, {0.3, 0.5}), ([0.9, 0.12], {0.12, 0.5, 0.9})):
+        assert edges <= {*fg.evaluate(rows, at=at, **options).plan.axis.edges}
+
+
+@pytest.mark.parametrize("axis", ["two-round", fg.Axis.uniform(64)])
+def test_thresholds_are_for_the_automatic_axis(clients, axis):
+    refused(
+        fg.PlanError,
+        "at= makes edges of the automatic axis",
+        fg.evaluate,
+        clients,
+        axis=axis,
+        at=0.3,
+    )
+    refused(fg.PlanError, "a threshold lies between", fg.evaluate, clients, at=1.5)
 
 
 def test_privacy_statement_and_verdict_and_what_is_public_by_default(result):

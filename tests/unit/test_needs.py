@@ -186,11 +186,15 @@ def test_calibration_is_of_probabilities():
 
 
 @pytest.mark.parametrize("privacy", [EXACT, NOISY, REPORTS], ids=lambda p: p.kind)
-def test_the_threshold_becomes_an_edge(privacy):
-    for at in (0.003, 0.29, 0.5, 0.9999):
+def test_thresholds_become_edges_and_one_half_is_one(privacy):
+    for at in (0.003, 0.29, [0.49, 0.51], 0.9999, None):
         plan = planner.propose(privacy=privacy, at=at, **HINTS)
-        assert at in plan.axis.edges
+        assert {0.5, *np.ravel([] if at is None else at)} <= {*plan.axis.edges}
         assert plan.axis.outside == "clip"
+    with pytest.raises(fg.PlanError, match="have no edges for so many thresholds"):
+        planner.with_edges(fg.Axis.uniform(4), (0.1, 0.2, 0.3))
+    crowded = planner.with_edges(fg.Axis.uniform(4), (0.1, 0.2))
+    assert crowded == fg.Axis.from_edges([0, 0.1, 0.2, 0.5, 1])
 
 
 def test_an_axis_moves_the_nearest_edge_alone_or_stays():

@@ -68,6 +68,7 @@ def test_the_call_everybody_meets():
         "score_sums": False,
         "calibrator": None,
         "scores": None,
+        "at": None,
         "seed": None,
     }
 

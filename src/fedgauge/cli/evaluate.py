@@ -152,7 +152,7 @@ def evaluate(
     """
     refuse_to_replace(json=output.json, plots=output.plots, html=output.html)
     with naming_labels(files, columns.label, rows.dialect) as known:
-        design, task, where = _design(files, columns, privacy, bins)
+        design, task, where = _design(files, columns, privacy, bins, thresholds)
         known += filter(None, task.labels_told)
         if not task.models:
             refuse_given({"margin"}, "{} is for two models (--model-score). Leave it out.")
@@ -169,7 +169,11 @@ def evaluate(
 
 
 def _design(
-    files: list[Path], columns: ColumnOptions, privacy: SimulatedPrivacy, bins: BinOptions
+    files: list[Path],
+    columns: ColumnOptions,
+    privacy: SimulatedPrivacy,
+    bins: BinOptions,
+    thresholds: ThresholdOptions,
 ) -> tuple[dict[str, Any], MeasuredTask, SliceColumns]:
     """What is measured and how: by a plan that stands, or by options."""
     task: MeasuredTask
@@ -197,6 +201,8 @@ def _design(
             "score_sums": bins.score_sums,
             "calibrator": load_map(bins.calibrator),
         }
+        if design["axis"] == "auto" and not bins.is_searching:
+            design["at"] = [at for at in thresholds.at or () if 0 < at < 1] or None
     if model.unit_cap is None or model.unit_cap.unit != "subject":
         refuse_given({"subject"}, "{} needs --privacy ddp --unit subject. Leave it out.")
     return design, task, where

@@ -17,6 +17,7 @@ from rich.table import Table
 import fedgauge as fg
 from fedgauge.cli.command import command
 from fedgauge.cli.options import (
+    At,
     AxisOptions,
     CalibratorFile,
     HintExamples,
@@ -30,6 +31,7 @@ from fedgauge.cli.options import (
     load_map,
     read_lists,
     read_names,
+    refuse_given,
 )
 from fedgauge.cli.slice_options import Also, Crossed, PairOption, SliceOptions
 from fedgauge.cli.terminal import refuse_to_replace, screen, warn, with_progress
@@ -128,6 +130,7 @@ class PlannedBins(AxisOptions):
     calibrator: CalibratorFile = None
     examples: HintExamples = None
     positive_rate: HintRate = None
+    at: At = None
     want: Annotated[
         str | None,
         typer.Option(
@@ -308,7 +311,7 @@ def plan(
       fedgauge plan --examples 50000 --clients 40 --epsilon 0.3 --want 0.001
       fedgauge plan --examples 50000 --clients 40 --privacy sa --want recall@0.5=0.02
       fedgauge plan --examples 50000 --clients 40 --privacy ldp --epsilon 5 --want ece=0.01
-      fedgauge plan --examples 50000 --clients 40 --privacy sa --min-cell 20
+      fedgauge plan --examples 50000 --clients 40 --privacy sa --min-cell 20 --at 0.2
       fedgauge plan --examples 50000 --clients 40 --epsilon 1 --not-after 2026-12-31
       fedgauge plan --examples 50000 --clients 40 --epsilon 1 --range -8 8
       fedgauge plan --examples 50000 --clients 40 --epsilon 1 --scores margins
@@ -343,6 +346,8 @@ def _choose(
     calibrator, model = load_map(bins.calibrator), privacy.model()
     known |= {"examples": bins.examples, "positive_rate": bins.positive_rate}
     known |= {"score_sums": bins.score_sums, "axis": bins.planned(noisy=model.adds_noise)}
+    if bins.is_given or bins.is_searching:
+        refuse_given({"at"}, "{} moves edges that the planner chooses. Leave it out, or the axis.")
     task = parts.task(one_by_one=model.sends_reports or bins.is_searching)
     wanted = None if bins.want is None else read_want(bins.want)
     if wanted is not None and bins.is_searching:
@@ -354,11 +359,12 @@ def _choose(
             "--want is for one score and all rows. Leave it out: the plan prints the expected "
             "errors of each part."
         )
+    edges = [*(bins.at or ()), *(() if wanted is None or wanted.at is None else (wanted.at,))]
     design = {"privacy": model, "min_cell": privacy.min_cell, **known}
     chosen = with_progress(
         lambda: fg.planner.propose(
             task=task,
-            at=None if wanted is None else wanted.at,
+            at=edges or None,
             scores=None if bins.scores is None else bins.scores.value,
             **design,
         ),

@@ -40,7 +40,16 @@ from fedgauge.plan import BinaryTask, EvaluationPlan
 from fedgauge.plan.limits import require_clipping
 from fedgauge.plan.task import AnyTask
 from fedgauge.plan.two_rounds import require_whole
-from fedgauge.planner import Scores, check_hints, check_scores, propose, reference_axis
+from fedgauge.planner import (
+    Scores,
+    Thresholds,
+    check_hints,
+    check_scores,
+    check_thresholds,
+    propose,
+    reference_axis,
+    with_edges,
+)
 from fedgauge.privacy import AnyPrivacyModel, Cohort, PrivacyModel, SecureAggregation
 from fedgauge.privacy.keystream import Keystream, SimulatedKeystream, WordSource
 from fedgauge.privacy.units import UnitLimiter
@@ -239,6 +248,7 @@ def evaluate(
     score_sums: bool = False,
     calibrator: Calibrator | None = None,
     scores: Scores | None = None,
+    at: Thresholds | None = None,
     seed: int | None = None,
 ) -> Evaluation:
     """Evaluate a classifier on the data of many clients as if it were pooled.
@@ -251,8 +261,8 @@ def evaluate(
         iterable is read once, client by client, in memory that grows with the names alone, none of
         which may come twice. A :class:`ScoreTable` holds all clients.
     plan
-        What to measure. Instead of a plan, the options from `privacy` to `calibrator` (except
-        `estimator`) make one.
+        What to measure. Instead of a plan, the options from `privacy` to `at` (except `estimator`)
+        make one.
     privacy
         The privacy model.
     axis
@@ -289,6 +299,9 @@ def evaluate(
     scores
         A public hint, too: ``"probabilities"``, the default, ``"margins"`` or ``"unknown"``. Where
         these are no probabilities and no axis is named, bins are found in a first round.
+    at
+        Thresholds that matter: they become edges of the automatic axis, where metrics are exact but
+        for noise. 0.5 always is one.
     seed
         Makes the noise repeatable, and worthless as protection: for simulations.
 
@@ -310,14 +323,18 @@ def evaluate(
     told = _task(task, groups, models, positive, paired=paired)
     hints.check()
     if plan is not None:
-        asked = {"task": task, "groups": groups, "models": models, "positive": positive}
+        asked: dict[str, object] = {"task": task, "groups": groups, "models": models}
+        asked |= {"positive": positive, "at": at}
         _refuse_shortcuts(privacy, axis, tree, cohort, asked, hints, score_sums, calibrator)
         return simulate(clients, plan, estimator=estimator, seed=seed)
     if examples:
         _warn_of_delta(privacy, examples)
     known = len(clients) if isinstance(clients, Mapping | Sequence) else None
     expected = _Expected(cohort, (known or _EXPECTED) if cohort is None else cohort.min_survivors)
-    chosen, branchings = _design(privacy, axis, tree, hints, expected, score_sums, told)
+    if at is not None and (axis != "auto" or hints.of_any_scale):
+        raise PlanError("at= makes edges of the automatic axis for probabilities. Leave it out.")
+    edges = check_thresholds(at, None)
+    chosen, branchings = _design(privacy, axis, tree, hints, expected, score_sums, told, edges)
     named = hints.named()
 
     def resolve(count: int) -> EvaluationPlan:
@@ -546,6 +563,7 @@ def _design(
     expected: _Expected,
     score_sums: bool,
     task: AnyTask,
+    at: tuple[float, ...],
 ) -> tuple[Axis | TwoRound, tuple[int, ...] | None]:
     """Axis and tree, from what is public."""
     noisy = privacy.adds_noise
@@ -564,8 +582,8 @@ def _design(
     paired = noisy and bool(task.pairs)
     if paired and isinstance(tree, str) and not hints.are_planned:
         # Of two models' scores together; finer, noise would drown them.
-        edges = Axis.from_edges(NOISY_EDGES, outside="clip")
-        return edges, _branchings(tree, edges.bins)
+        ranges = with_edges(Axis.from_edges(NOISY_EDGES, outside="clip"), at)
+        return ranges, _branchings(tree, ranges.bins)
     if noisy and hints.are_planned:
         examples, rate = check_hints(hints.examples, hints.positive_rate, task)
         if paired and isinstance(tree, str) and privacy.budget is not None:
@@ -578,12 +596,15 @@ def _design(
                 examples=examples,
                 positive_rate=rate,
                 score_sums=score_sums,
+                at=at,
                 task=task,
             )
             return plan.axis, plan.tree
-        return reference_axis(bins, rate), _branchings(tree, bins)
-    uniform = Axis.uniform(bins, outside="clip" if noisy else "refuse")
-    return uniform, _branchings(tree, bins)
+        return with_edges(reference_axis(bins, rate), at), _branchings(tree, bins)
+    if noisy:
+        return with_edges(Axis.uniform(bins, outside="clip"), at), _branchings(tree, bins)
+    uniform = Axis.uniform(bins)
+    return with_edges(uniform, at) if at else uniform, _branchings(tree, bins)
 
 
 def _any_scale(

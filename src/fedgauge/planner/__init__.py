@@ -19,10 +19,13 @@ from fedgauge.planner.search import (
     EXACT_BINS,
     MIN_CELL,
     Scores,
+    Thresholds,
     check_hints,
     check_scores,
+    check_thresholds,
     predict,
     propose,
+    with_edges,
 )
 from fedgauge.planner.simulated import SHAPES, Shape, reference_axis
 
@@ -37,10 +40,13 @@ __all__ = [
     "Needs",
     "Scores",
     "Shape",
+    "Thresholds",
     "check_hints",
     "check_scores",
+    "check_thresholds",
     "needs",
     "predict",
     "propose",
     "reference_axis",
+    "with_edges",
 ]

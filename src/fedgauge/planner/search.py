@@ -253,7 +253,10 @@ _FIRST_BRANCHINGS: Final = (8, 16, 32)  # of trees over an axis that is given
 _FEWEST_BRANCHES: Final = 4
 _PROMISING: Final = 4
 
+USUAL: Final = 0.5  # the threshold of whoever names none: an edge wherever scores are probabilities
+
 MakesAxis = Callable[[int], Axis]
+Thresholds = float | Sequence[float]
 
 
 def propose(
@@ -267,7 +270,7 @@ def propose(
     score_sums: bool = False,
     min_cell: int | None = None,
     axis: Axis | MakesAxis | None = None,
-    at: float | None = None,
+    at: Thresholds | None = None,
     task: AnyTask | None = None,
     delta: float | None = None,
     scores: Scores | None = None,
@@ -304,7 +307,7 @@ def propose(
         whose number is then chosen, such as ``lambda bins: Axis.uniform(bins, -8, 8,
         outside="clip")``. Errors are predicted as if it were [0, 1].
     at
-        A threshold that matters: it becomes a bin edge. Not with `axis`, which says where edges
+        Thresholds that matter: they become bin edges, as 0.5 does, unless `axis` says where edges
         are.
     task
         What is told apart, where it is more than two classes by one score: groups, models and
@@ -350,13 +353,13 @@ def propose(
                 "score_sums. Or leave out scores."
             )
         return _of_scale(scores, known)
-    check_threshold(at, axis)
+    edges = check_thresholds(at, axis)
     is_given = axis is not None
     if privacy.adds_noise:
-        plan = _least_error(known, axis, at, delta, score_sums=score_sums)
+        plan = _least_error(known, axis, edges, delta, score_sums=score_sums)
     else:
         if not isinstance(axis, Axis):
-            axis = _probabilities(known.bins, at) if axis is None else axis(known.bins)
+            axis = _probabilities(known.bins, edges) if axis is None else axis(known.bins)
         plan = EvaluationPlan.under(
             privacy, axis, cohort=cohort, task=task, score_sums=score_sums, min_cell=least
         )
@@ -398,7 +401,7 @@ class _Known(NamedTuple):
 def _least_error(
     known: _Known,
     axis: Axis | MakesAxis | None,
-    at: float | None,
+    at: tuple[float, ...],
     delta: float | None,
     *,
     score_sums: bool,
@@ -480,13 +483,13 @@ def _cells(task: AnyTask) -> dict[str, int]:
 
 
 def _designs(
-    axis: Axis | MakesAxis | None, positive_rate: float, at: float | None, task: AnyTask
+    axis: Axis | MakesAxis | None, positive_rate: float, at: tuple[float, ...], task: AnyTask
 ) -> list[tuple[Axis, tuple[int, ...]]]:
     """Axes and trees to choose from."""
     if axis is None and task.pairs:
         # As fine as scores of two models together can be under noise: errors of each alone, by
         # which designs are chosen, say nothing about their difference.
-        return [(_with_edge(reference_axis(NOISY_RANGES, positive_rate), at), (NOISY_RANGES,))]
+        return [(with_edges(reference_axis(NOISY_RANGES, positive_rate), at), (NOISY_RANGES,))]
     if isinstance(axis, Axis):
         bins = axis.bins
         split = [(first, bins // first) for first in _FIRST_BRANCHINGS if bins % first == 0]
@@ -498,28 +501,34 @@ def _designs(
 
 
 def _half_spread(
-    trees: Sequence[tuple[int, ...]], positive_rate: float, at: float | None
+    trees: Sequence[tuple[int, ...]], positive_rate: float, at: tuple[float, ...]
 ) -> list[tuple[Axis, tuple[int, ...]]]:
     """Bins of which half are where plausible scores are; the rest even over [0, 1] or log-odds."""
     designs = []
     for tree in trees:
         far = _FAR[len(tree) - 1]
         axis = reference_axis(math.prod(tree), positive_rate, even=0.5 - far, odds=far)
-        designs.append((_with_edge(axis, at), tree))
+        designs.append((with_edges(axis, at), tree))
     return designs
 
 
-def _probabilities(bins: int, at: float | None) -> Axis:
-    return _with_edge(Axis.uniform(bins, outside="clip"), at)
+def _probabilities(bins: int, at: tuple[float, ...]) -> Axis:
+    return with_edges(Axis.uniform(bins, outside="clip"), at)
 
 
-def _with_edge(axis: Axis, at: float | None) -> Axis:
-    """The axis with its nearest inner edge moved to a threshold within it."""
-    edges = axis.edges
-    if at is None or at in edges:
-        return axis
-    nearest = 1 + int(np.argmin(np.abs(edges[1:-1] - at)))
-    return Axis.from_edges([*edges[:nearest], at, *edges[nearest + 1 :]], axis.outside)
+def with_edges(axis: Axis, at: Sequence[float] = ()) -> Axis:
+    """An axis of probabilities with inner edges moved to thresholds: those named, and 0.5."""
+    wanted = [*dict.fromkeys((*at, USUAL))]
+    missing = [each for each in wanted if each not in axis.edges]
+    edges = axis.edges.tolist()
+    for threshold in missing:
+        free = [edge for edge in edges[1:-1] if edge not in wanted]
+        if free:
+            edges.remove(min(free, key=lambda edge: abs(edge - threshold)))
+            edges = sorted([*edges, threshold])
+        elif threshold in at:
+            raise PlanError(f"{axis.bins} bins have no edges for so many thresholds. Name fewer.")
+    return Axis.from_edges(edges, axis.outside) if missing else axis
 
 
 def _by_regret(
@@ -559,24 +568,28 @@ def check_hints(
     return int(n), float(rate)
 
 
-def check_threshold(at: float | None, axis: Axis | MakesAxis | None) -> None:
-    """Refuse a threshold that divides no scores."""
+def check_thresholds(at: Thresholds | None, axis: Axis | MakesAxis | None) -> tuple[float, ...]:
+    """The thresholds; one that divides no scores is refused."""
     if at is None:
-        return
+        return ()
     axis = like(axis)
     low, high = axis.low, axis.high
-    is_last_value = axis.kind == "values" and at == high
-    if not _is_real(at) or not (low < at < high or is_last_value):
-        raise PlanError(
-            f"a threshold lies between the ends of the axis, {low:g} and {high:g}, got {at!r}."
-        )
+    named = tuple(at) if isinstance(at, Sequence) else (at,)
+    for each in named:
+        is_last_value = axis.kind == "values" and each == high
+        if not _is_real(each) or not (low < each < high or is_last_value):
+            raise PlanError(
+                f"a threshold lies between the ends of the axis, {low:g} and {high:g}, got "
+                f"{each!r}."
+            )
+    return named
 
 
 def like(axis: Axis | MakesAxis | None) -> Axis:
     """An axis with the ends of those to choose from."""
     if isinstance(axis, Axis):
         return axis
-    return _probabilities(_FEWEST_EXACT_BINS, None) if axis is None else axis(_FEWEST_EXACT_BINS)
+    return _probabilities(_FEWEST_EXACT_BINS, ()) if axis is None else axis(_FEWEST_EXACT_BINS)
 
 
 def _is_real(value: object) -> bool:
