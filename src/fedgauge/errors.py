@@ -25,7 +25,7 @@
     └── CountOverflow (OverflowError)  2  counts too large for 64 bits
 
     PrivacyWarning (UserWarning)          a setting that is allowed but protects little
-    InputWarning (UserWarning)            rows that were left out
+    InputWarning (UserWarning)            rows that were left out, or that look wrong
 
 The number is `exit_code`, with which a command ends: 2 for usage or input that the user can
 mend, 1 for work that could not be finished.
@@ -350,7 +350,7 @@ class PrivacyWarning(_Told, UserWarning):
 
 
 class InputWarning(_Told, UserWarning):
-    """Rows that were left out, since nothing goes with them.
+    """Rows that were left out, since nothing goes with them, or that look wrong.
 
     Examples
     --------

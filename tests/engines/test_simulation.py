@@ -249,7 +249,8 @@ def make_plan(**options):
 
 def test_plan_says_it_all_and_no_shortcut_beside_it(clients):
     plan = make_plan(tree=(8, 8), task=fg.BinaryTask(positive=0))
-    found = fg.evaluate(clients, plan, estimator=fg.Quantile(32))
+    with pytest.warns(fg.InputWarning, match="Are labels reversed"):
+        found = fg.evaluate(clients, plan, estimator=fg.Quantile(32))
     assert found.plan is plan
     assert found.estimator == fg.Quantile(32)
     labels, _ = pool(clients)

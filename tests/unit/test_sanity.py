@@ -1,12 +1,14 @@
 """Where the line runs between sums of rows and sums that no rows have."""
 
 import math
+import warnings
 from functools import reduce
 
 import numpy as np
 import pytest
 from plans import exact_plan, noisy_plan, plan_for, report_plan
 from refusals import refused
+from rows import draw_rows, split
 
 import fedgauge as fg
 from fedgauge.engines.contribution import release, to_numbers
@@ -442,7 +444,28 @@ def test_what_is_no_crowd():
         # Bins as wide as a third: nothing could tell.
         *((rows_crowded(scale), clip(bins)) for scale in (1.0, 100.0) for bins in (1, 2, 3)),
     ):
-        assert caution(data, axis) is None
+        assert "Then all numbers are wrong" not in str(caution(data, axis))
+
+
+def test_decisions_saturated_and_reversed_scores_are_named_and_no_others():
+    labels, scores = draw_rows(3000, seed=5)
+    odd = {
+        "predictions, not scores": (labels, np.where(scores > 0.5, 0.7, 0.2)),
+        "log-odds (`--axis logit`)": rows_crowded(apart=14.0, middle=-7.0),
+        "Are labels reversed": (1 - labels, scores),
+    }
+    for privacy in (fg.SecureAggregation(), fg.DistributedDP(1.0)):
+        asked = {"privacy": privacy, "axis": clip(64, 0, 1), "seed": 1}
+        assert fg.evaluate(split(labels, scores, 3), **asked).caution is None
+        for told, rows in odd.items():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", fg.InputWarning)
+                assert told in fg.evaluate(split(*rows, 3), **asked).caution
+    chance = np.random.default_rng(3).random((2, 400)) > 0.5
+    assert fg.evaluate({"a": (chance[0], scores[:400])}).caution is None
+    sites = {"a": (labels, scores), "b": (1 - labels[:900], scores[:900])}
+    with pytest.warns(fg.InputWarning, match="client 'b': the ROC AUC is below 0.4"):
+        fg.evaluate(sites)
 
 
 def test_what_few_examples_and_a_confident_model_show():
@@ -451,7 +474,7 @@ def test_what_few_examples_and_a_confident_model_show():
     assert caution(few, AXES["uniform"]) is None
     assert caution(([0, 1] * 10, [5.0] * 20), AXES["uniform"]) is not None
     axis = AXES["uniform"]
-    assert caution((np.ones(500, int), np.full(500, 7.0)), axis) is None
+    assert "numbers are wrong" not in caution((np.ones(500, int), np.full(500, 7.0)), axis)
     plan = plan_for(fg.DistributedDP(1.0), bins=64)
     counts = np.zeros((2, 64))
     counts[0, -1], counts[1] = 1000, -1.0  # noise alone

@@ -301,6 +301,14 @@ def test_nothing_is_said_where_noise_hides_a_class():
         refused(fg.NoSignal, "hides the number of", ask)
 
 
+def test_a_threshold_chosen_by_few_examples_has_a_caution():
+    for few, many in ((12, 400), (400, 12), (400, 400)):
+        data = np.repeat([1, 0], [few, many]), np.linspace(1, 0, few + many)
+        at = fg.evaluate({"a": data}).threshold_for(recall=0.8)
+        assert ("chosen by fewer" in (at.recall.caution or "")) == (few != many)
+        assert fg.evaluate({"a": data}).at_threshold(at.threshold).recall.caution is None
+
+
 @pytest.fixture(scope="module")
 def nobody_at_the_top():
     """No score is in the upper half of the axis, and noise is all that is counted there."""

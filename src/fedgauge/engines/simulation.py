@@ -27,9 +27,17 @@ from fedgauge.engines.contribution import (
     to_numbers,
 )
 from fedgauge.engines.reports import draws_of, simulate_reports
-from fedgauge.errors import InputError, PlanError, PrivacyWarning, ProtocolError, located
-from fedgauge.estimation.counts import Released
+from fedgauge.errors import (
+    InputError,
+    InputWarning,
+    PlanError,
+    PrivacyWarning,
+    ProtocolError,
+    located,
+)
+from fedgauge.estimation.counts import PooledCounts, Released
 from fedgauge.estimation.distribution import Aligned, Estimator
+from fedgauge.estimation.sanity import reversed_scores
 from fedgauge.histograms.axis import Axis
 from fedgauge.histograms.calibrator import Calibrator
 from fedgauge.histograms.histogram import Draw, ScoreHistogram
@@ -61,6 +69,7 @@ Clients = Mapping[str, Data] | Iterable[tuple[str, Data]]
 Take = Callable[[ScoreHistogram], None]
 
 _SMALL: Final = 1024  # rows of a client that is counted with others
+_JUDGED: Final = 64  # clients, the first ones, that are always counted alone and looked at
 _TOGETHER_ROWS: Final = 16_384
 _TOGETHER_CLIENTS: Final = 1024
 
@@ -103,7 +112,7 @@ class _Crowd:
         self._draw = draw
         self._take = take
         self._waiting: list[tuple[str, Examples]] = []
-        self._rows = 0
+        self._rows = self._seen = 0
         self._most_rows = min(_TOGETHER_ROWS, largest)
         # Only plain rows, of which all count, join without being looked at.
         self._alike = plan.privacy.unit_cap is None and plan.task.layout.is_plain
@@ -112,7 +121,8 @@ class _Crowd:
         """Count one client, now or with others."""
         with located(f"client {name!r}"):
             examples = data if callable(data) else next(read_batches(data))
-        small = min(_SMALL, self._most_rows)
+        self._seen += 1
+        small = min(_SMALL, self._most_rows) if self._seen > _JUDGED else 0
         if not isinstance(examples, Examples) or not 0 < len(examples) <= small:
             self._count_alone(name, data)
             return
@@ -146,6 +156,11 @@ class _Crowd:
             may_be_empty = self._plan.privacy.adds_noise
             counted = count_rows(self._plan, data, may_be_empty=may_be_empty, draw=self._draw)
             self._take(counted)
+        if not self._plan.task.layout.is_plain or self._plan.is_search:
+            return
+        told = reversed_scores(PooledCounts(counted.axis, counted.counts, (counted.axis.bins,)))
+        if told is not None:
+            warnings.warn(f"{place}: {told}", InputWarning, stacklevel=2)
 
 
 def _count_table(

@@ -359,19 +359,72 @@ _CROWDED: Final = (
 )
 
 
-def crowded_caution_of(
-    plan: EvaluationPlan, released: Released, slices: Sequence[Slice]
-) -> str | None:
-    """The same of each of several scores; it says of which, where there are several."""
-    told = {
-        str(slice_): crowded_caution(plan, released, counts_of(plan, released, slice_), len(slices))
-        for slice_ in slices
-    }
-    crowds = {name: text for name, text in told.items() if text is not None}
-    if not crowds:
+def scores_caution(plan: EvaluationPlan, released: Released, slices: Sequence[Slice]) -> str | None:
+    """What seems wrong with the scores; it says with which, where there are several."""
+    seen: dict[str, list[str]] = {}
+    for slice_ in slices:
+        pooled = counts_of(plan, released, slice_)
+        crowded = crowded_caution(plan, released, pooled, len(slices))
+        for text in (crowded or odd_scores(pooled), reversed_scores(pooled)):
+            if text is not None:
+                seen.setdefault(text, []).append(str(slice_))
+    several = len(slices) > 1
+    told = [f"{listed(of)}: {text}" if several else text for text, of in seen.items()]
+    return " ".join(told) or None
+
+
+REVERSED: Final = 0.4  # an AUC below it that is no chance has a cause
+_SURE: Final = 4.75  # deviations, which noise or chance exceed on one side once in a million
+_ENOUGH: Final = 20  # examples: fewer take two values by chance
+_NARROW: Final = 1e-9  # an end bin that tells 0 or 1 apart from all else
+_TWO_VALUES: Final = (
+    "the scores take two values at most: these look like predictions, not scores. Give scores that "
+    "rank examples, such as `predict_proba` of scikit-learn, or declare them (`--values 0,1`)."
+)
+_SATURATED: Final = (
+    "over half of the scores lie in the end bins of the axis, which do not tell them apart. Try "
+    "bins of equal width in log-odds (`--axis logit`)."
+)
+_REVERSED: Final = (
+    f"the ROC AUC is below {REVERSED:g}: low scores go with positives. Are labels reversed, or are "
+    "these scores of the other class?"
+)
+
+
+def odd_scores(pooled: PooledCounts) -> str | None:
+    """That scores look like decisions, or pile up in end bins that could be finer."""
+    axis, totals = pooled.axis, pooled.unbiased.sum(axis=0)
+    total = float(totals.sum())
+    if axis.kind == "values" or axis.bins <= 2 or total < _ENOUGH:
         return None
-    text = next(iter(crowds.values()))
-    return text if len(slices) == 1 else f"{listed([*crowds])}: {text}"
+    others = np.ones(axis.bins)
+    others[np.argsort(totals)[-2:]] = 0.0
+    unsure = _SURE * math.sqrt(max(float(pooled.noise_variance(np.array([others] * 2))), 0.0))
+    if float(totals @ others) <= unsure <= 0.05 * total:
+        return _TWO_VALUES
+    ends = np.zeros(axis.bins)
+    ends[[0, -1]] = np.diff(axis.edges)[[0, -1]] > _NARROW
+    part = float(np.diff(axis.edges) @ ends) / (axis.high - axis.low)
+    finer = axis.kind == "uniform" or (axis.kind == "edges" and not pooled.noisy)
+    if not finer or axis.low < 0 or axis.high > 1 or EVEN * part > 1:
+        return None
+    weights = np.array([ends - max(0.5, EVEN * part)] * 2)
+    deviation = math.sqrt(max(float(pooled.noise_variance(weights)), 0.0) + 0.25 * total)
+    return _SATURATED if float(np.sum(weights * pooled.unbiased)) > _SURE * deviation else None
+
+
+def reversed_scores(pooled: PooledCounts) -> str | None:
+    """That positives have the lower scores, by more than chance and noise explain."""
+    negatives, positives = pooled.unbiased
+    n, p = float(negatives.sum()), float(positives.sum())
+    if min(n, p) < 1:
+        return None
+    below = (np.cumsum(negatives) - negatives / 2.0) / n
+    above = 1.0 - (np.cumsum(positives) - positives / 2.0) / p
+    auc = float(positives @ below) / p
+    noise = float(pooled.noise_variance(np.array([(above - auc) / n, (below - auc) / p])))
+    deviation = math.sqrt(max(noise, 0.0) + (n + p + 1.0) / (12.0 * n * p))
+    return _REVERSED if auc < REVERSED and auc < 0.5 - _SURE * deviation else None
 
 
 def crowded_caution(

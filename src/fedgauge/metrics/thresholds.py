@@ -29,6 +29,8 @@ from fedgauge.metrics.estimate import (
     within,
 )
 
+_FEW_TO_CHOOSE: Final = 50  # below: recall at thresholds for a precision, coverage 84 to 89%
+_CHOSEN: Final = f"the threshold was chosen by fewer than {_FEW_TO_CHOOSE} examples of a class"
 _FEW: Final = 5  # examples with an outcome, below which a correlation is rough
 
 
@@ -586,8 +588,12 @@ class AtThreshold(ThresholdMetrics):
     Estimate(1.0000, interval 0.3424..1.0000 at 95%)
     """
 
-    def __init__(self, pooled: PooledCounts, threshold: float, level: float) -> None:
+    def __init__(
+        self, pooled: PooledCounts, threshold: float, level: float, *, chosen: bool = False
+    ) -> None:
         self.threshold = check_threshold(threshold)
+        few = chosen and min(pooled.negatives, pooled.positives) < _FEW_TO_CHOOSE
+        self._caution = _CHOSEN if few else None
         self._pooled = pooled
         self._level = level
         self._outcomes = ThresholdOutcomes(pooled, self.threshold)
@@ -665,7 +671,7 @@ class AtThreshold(ThresholdMetrics):
             interval.high,
             self._level,
             parts | {"sampling": of_sampling},
-            formula.caution(corners) or self._pooled.faint,
+            formula.caution(corners) or self._caution or self._pooled.faint,
         )
 
     def _value(self, name: str, formula: Formula, undefined: str) -> float:

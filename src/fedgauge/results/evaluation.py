@@ -455,15 +455,16 @@ class Evaluation(Metrics):
 
     @cached_property
     def caution(self) -> str | None:
-        """Why the counts are not to be relied on, where noise does not explain them.
+        """What seems wrong with the rows, where noise does not explain it.
 
-        They are such as no rows have, or an end bin is crowded with both classes, as by scores in
-        percent on an axis from 0 to 1. Each comes up falsely in at most one result in a million.
+        Counts are such as no rows have; an end bin is crowded with both classes, as by scores in
+        percent on an axis from 0 to 1; scores look like decisions, or are saturated; the AUC is
+        below 0.4, as where labels are reversed. Each comes up falsely about once in a million.
         Label parties that answered alone are judged when the result is made; their names are saved.
         """
         told = (
             sanity.impossible_caution(self._plan, self._released),
-            sanity.crowded_caution_of(self._plan, self._released, self._scored),
+            sanity.scores_caution(self._plan, self._released, self._scored),
         )
         return " ".join(each for each in told if each) or None
 

@@ -217,13 +217,13 @@ class Metrics(ABC):
         Returns
         -------
         AtThreshold
-            At the highest of equally good bin edges. Infinity flags nothing; on an axis that clips,
-            minus infinity takes the place of the lowest edge and flags all.
+            At the highest of equally good bin edges, with a caution where a class has fewer than 50
+            examples: the best of many is partly luck. Infinity flags nothing; on an axis that
+            clips, minus infinity takes the place of the lowest edge and flags all.
         """
-        chosen = choose(
-            self._reading.pooled, fpr=fpr, recall=recall, precision=precision, cost=cost
-        )
-        return self.at_threshold(chosen)
+        pooled = self._reading.pooled
+        chosen = choose(pooled, fpr=fpr, recall=recall, precision=precision, cost=cost)
+        return AtThreshold(pooled, chosen, self._reading.level, chosen=True)
 
     def threshold_table(self, thresholds: Iterable[float] | None = None) -> list[AtThreshold]:
         """Metrics at several thresholds; by default at up to nine edges over the axis."""
