@@ -48,20 +48,21 @@ def shown(prior, epsilon):
 
 
 def test_beliefs():
-    (rows,) = tables("Epsilon in numbers")
+    rows, persons = tables("Epsilon in numbers")
     assert [row[0] for row in rows] == ["0.1", "0.5", "1", "3", "10"]
     for first, *told in rows:
         epsilon = float(first)
         expected = [shown(prior, epsilon) for prior in (0.01, 0.1, 0.5)]
-        expected += [shown(prior, steps * epsilon) for steps in (2, 3) for prior in (0.1, 0.5)]
+        expected += [shown(prior, 2 * epsilon) for prior in (0.1, 0.5)]
         assert told == expected
-    one, two, three = (shown(0.1, steps * 1.0) for steps in (1, 2, 3))
+    changes = [(1, 2), (2, 4), (3, 6)]  # of one; at two sites; with three rows
+    assert [row[1:] for row in persons] == [[shown(0.1, k) for k in pair] for pair in changes]
+    one, two = (shown(0.1, steps * 1.0) for steps in (1, 2))
     told = prose("Three questions")
     assert (
         f"a certain row is in the data. A result at epsilon 1 makes them at most {one} sure" in told
     )
     assert f"10% sure that it says stroke, they become at most {two} sure" in told
-    assert f"a person with 3 rows is there, 10% becomes at most {three}." in told
 
 
 def test_three_evaluations_are_the_row_of_their_sum():
@@ -71,20 +72,15 @@ def test_three_evaluations_are_the_row_of_their_sum():
 
 
 def test_what_patients_read():
-    """The percentages of epsilon 1; two sites add up, and so do all that a budget allows."""
+    """The percentages of epsilon 1, and of all that a budget allows."""
     told = prose("What to tell patients")
     percentages = [shown(0.1, steps).removesuffix("%") for steps in (1, 2)]
-    assert "the percentages are {} and {}.".format(*percentages) in told
+    assert "the percentages are {} and {}, and the chance".format(*percentages) in told
     told, budget = prose("Epsilon in numbers"), Policy().budget_epsilon
-    assert (
-        f"At two sites a person counts twice: at epsilon 1, 10% becomes at most {shown(0.1, 2)}."
-        in told
-    )
     assert f"**Why {budget:g}?**" in told
     assert f"1% sure that a row is in the data becomes at most {shown(0.01, budget)}," in told
     assert f"It protects labels badly: 10% may become {shown(0.1, 2 * budget)}." in told
-    limited = "With [a limit of 2 for labels](#how-a-site-stops-it), 10% becomes at most"
-    assert f"{limited} {shown(0.1, 2)}." in told
+    assert f"[limit them to 2](#how-a-site-stops-it): 10% becomes at most {shown(0.1, 2)}." in told
 
 
 def test_delta_of_the_usual_noise():
@@ -92,9 +88,10 @@ def test_delta_of_the_usual_noise():
         fg.Axis.uniform(16, outside="clip"), fg.Cohort(5, 1), privacy=fg.DistributedDP(1.0)
     )
     text, delta = prose("Epsilon in numbers"), plan.statement("enforced").delta
-    others = chance(delta_of(3, 1.0, delta))
+    others, most = (chance(delta_of(steps, 1.0, delta)) for steps in (3, 6))
     assert f"for the usual noise, {chance(delta)}. " in text
-    assert f"For the other columns, at epsilon 1, it is at most {others}." in text
+    assert f"For all else, at epsilon 1, it is at most {most}." in text
+    assert f"and the chance is {most}." in prose("What to tell patients")
     told = f"about {chance(delta)} (delta), the others with at most about {others}."
     assert told in explain(plan)
 
@@ -159,8 +156,8 @@ def test_limits_of_a_new_site_file():
     for title in ("Small groups: an example", "Outline of an impact assessment"):
         assert f"at least {policy.min_new_rows} " in prose(title)
     assert "secure-aggregation" not in policy.models
-    assert "New site files allow it" in prose("Three questions")
-    assert "local-dp" in policy.models
+    assert "New site files refuse it" in prose("Three questions")
+    assert "local-dp" not in policy.models
     assert "the sum of at least three sites" in prose("Words")
     assert policy.min_cohort == 3
 
@@ -255,7 +252,7 @@ def test_row_plans_are_refused_and_plans_for_persons_are_not(consortium, tmp_pat
     reports = fg.EvaluationPlan.for_reports(fg.Axis.uniform(8, outside="clip"), fg.LocalDP(1.0))
     reports.save(tmp_path / "reports.toml")
     encode = "encode reports.toml rows.csv --label y --score p -o rows.fgr"
-    assert "(example, replace-one)" in consortium.at("hospital-a", encode, code=2)
+    assert "local-dp is not among those" in consortium.at("hospital-a", encode, code=2)
     consortium.run(LOCK.replace("--epsilon 0", "--epsilon 2"))  # undone, as the page says
     consortium.start("rows")
     consortium.join("rows")
@@ -276,7 +273,7 @@ def test_leaving_before_counts_are_sent_costs_nothing(consortium):
 
 
 def test_three_sites_cannot_finish_without_one_whose_counts_were_sent(consortium):
-    assert "Under noise, three sites can only finish together." in prose("Three questions")
+    assert "Three sites can only finish together." in prose("Three questions")
     consortium.start("persons", **PERSONS)
     for site in HOSPITALS:
         consortium.join("persons", site)
@@ -367,13 +364,29 @@ def test_what_goes_round_your_own_yes(consortium, tmp_path):
     consortium.join("persons")
     (row,) = consortium.at("hospital-a", "site log --csv -").splitlines()[1:]
     assert row.split(",")[COLUMNS.index("approver")] == ""
-    assert "The log then shows no approver" in prose("How a site stops it")
+    assert "no approver or another key" in prose("How a site stops it")
     reports = fg.EvaluationPlan.for_reports(fg.Axis.uniform(8, outside="clip"), fg.LocalDP(1.0))
     reports.save(tmp_path / "reports.toml")
     consortium.run("fedgauge encode reports.toml rows.csv --label y --score p -o rows.fgr")
     assert "encode" not in consortium.at("hospital-a", "site log")
-    told = "An operator who runs `encode` without `--site` can, too, and no log shows it."
-    assert told in prose("How a site stops it")
+    assert "| run `encode` without `--site` | no record at all |" in section("How a site stops it")
+
+
+def test_what_an_operator_does_shows_where_the_page_says(consortium):
+    """Higher limits and new names; the lines that the page shows of a new site."""
+    shown_lines = re.findall(r"```text\n(.*?)\n\n", TEXT, flags=re.DOTALL)[0].splitlines()
+    assert {*shown_lines} <= {
+        line.rstrip() for line in consortium.at("consortium", "site show").splitlines()
+    }
+    consortium.at("hospital-a", "ledger set-limit --epsilon 5")
+    assert re.search(r" limit +stroke-2026 ", consortium.at("hospital-a", "ledger show --entries"))
+    consortium.at("hospital-a", "site dataset renamed")
+    consortium.start("persons", **PERSONS)
+    consortium.join("persons")
+    assert "renamed" in consortium.at("hospital-a", "site log --csv -")
+    balances = consortium.at("hospital-a", "ledger show")
+    assert "stroke-2026 " in balances
+    assert "renamed " in balances
 
 
 def test_why_a_new_site_file_has_the_budget_that_it_has():

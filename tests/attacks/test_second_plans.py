@@ -38,7 +38,7 @@ class World:
 
     def __init__(self, folder):
         self.folder = folder
-        policy = Policy(max_epsilon=2.0, budget_epsilon=20.0)
+        policy = Policy(models=("local-dp",), max_epsilon=2.0, budget_epsilon=20.0)
         site = create_site(folder / "site", name="clinic", dataset="d", policy=policy)
         self.site = add_trust(site.path, "coordinator", "intake", key_to_text(INTAKE.public))
         self.report(PLAN, "1.fgr")

@@ -461,7 +461,7 @@ class Reporter:
 
     def __init__(self, folder):
         self.folder, self.made = folder, 0
-        policy = Policy(budget_epsilon=50.0)
+        policy = Policy(models=("local-dp",), budget_epsilon=50.0)
         self.site = create_site(folder / "site", name="hospital", dataset="d", policy=policy)
 
     def report(self, plan, rows):
@@ -531,7 +531,9 @@ def test_an_attempt_to_report_is_charged(reporter, kind):
 @pytest.mark.parametrize("place", SPOILED)
 def test_cells_of_a_file_do_not_change_its_reports(folder, kind, place):
     """`fedgauge encode`, as an operator runs it: exit code and file."""
-    site = create_site(folder / "site", name="hospital", dataset="d").path
+    site = create_site(
+        folder / "site", name="hospital", dataset="d", policy=Policy(models=("local-dp",))
+    ).path
     report_plan().save(folder / "plan.json")
     outcomes = []
     for name, cell in (("clean", None), ("broken", CELLS[kind])):

@@ -247,7 +247,8 @@ def test_a_site_judges_what_it_answers_before_rows_are_read(tmp_path, kind):
         ({"max_epsilon": 10.0, "models": ("secure-aggregation",)}, "privacy model"),
     ):
         site = world.site(TWO[0])
-        policy = fg.site.Policy(**({"labels": ("yes",), "max_epsilon": 2.0} | change))
+        limits = {"models": fg.site.policy.MODELS, "labels": ("yes",), "max_epsilon": 2.0} | change
+        policy = fg.site.Policy(**limits)
         object.__setattr__(site, "policy", policy)
         with pytest.raises(fg.PlanRefused, match=why):
             answer_alone(site, made.plan, world.labels(TWO[0]), world.file(TWO[0]))

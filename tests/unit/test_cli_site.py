@@ -40,7 +40,7 @@ def test_exact_sums_are_allowed_by_name_only(tmp_path):
     assert not (tmp_path / "new").exists()
     run(*init, "--allow-exact", tmp_path / "all", "-q")
     policy = fg.Site.from_toml(tmp_path / "all" / "site.toml").policy
-    assert policy.models == ("distributed-dp", "local-dp", "secure-aggregation")
+    assert policy.models == ("distributed-dp", "secure-aggregation")
     run(*init, "--allow", "ddp", "--allow", "sa", "--allow-exact", tmp_path / "some", "-q")
     policy = fg.Site.from_toml(tmp_path / "some" / "site.toml").policy
     assert policy.models == ("distributed-dp", "secure-aggregation")
@@ -65,7 +65,7 @@ def test_init_takes_limits_and_labels_and_says_what_to_tell_the_partners(tmp_pat
     told = run("site", "init", "--name", "a", "--dataset", "d", tmp_path / "open")
     made = fg.Site.from_toml(tmp_path / "open" / "site.toml")
     assert f"fedgauge site trust a {key_to_text(made.key.public)}" in told
-    assert made.policy.models == ("distributed-dp", "local-dp")
+    assert made.policy.models == ("distributed-dp",)
 
 
 def test_groups_and_sums_are_refused_unless_allowed(site, tmp_path):
@@ -241,7 +241,7 @@ def test_the_ledger_shows_exact_sums(site):
     spend(ledger, 1, Cost(float("inf"), 0.0), Account("stroke-2026", "-", "-"))
     told = run("ledger", "show", "--entries", "--site", site)
     assert "exact sums: 1, no more allowed; noise refused" in told
-    text = site.read_text().replace('["distributed-dp", ', '["secure-aggregation", ')
+    text = site.read_text().replace('["distributed-dp"', '["secure-aggregation"')
     site.write_text(text.replace("mix_exact = false", "mix_exact = true"))
     assert "exact sums: 1 of 3  " in run("ledger", "show", "--site", site)
     assert "all" not in told.split()
@@ -290,6 +290,6 @@ def test_show_uses_no_programmer_s_words(site):
     for word in ("axis", "bin", "bins", "max_counts", "score sums", "peer", "distributed-dp"):
         assert not re.search(rf"\b{word}\b", told, re.IGNORECASE), word
     assert row_of("Sums with noise", told) == "allowed"
-    assert row_of("Local reports, with noise", told) == "allowed"
+    assert row_of("Local reports, with noise", told) == "refused"
     assert row_of("Colluding sites to withstand", told) == "at least 1"
     assert row_of("One evaluation may cost", told) == "epsilon 1, delta 1 in 1,000,000"

@@ -22,7 +22,7 @@ from fedgauge.plan.explain import explain
 from fedgauge.privacy.keystream import SimulatedKeystream
 from fedgauge.privacy.oracles import MOST_CELLS
 from fedgauge.secagg import SummationServer
-from fedgauge.site import Account, add_trust, create_site
+from fedgauge.site import Account, Policy, add_trust, create_site
 
 AXIS = fg.Axis.uniform(64, outside="clip")
 SPECS = [fg.LocalDP(1.0), fg.LocalDP(5.0, oracle="hadamard")]
@@ -179,7 +179,8 @@ def test_planning_takes_more_bins_for_more_data(spec):
 
 @pytest.fixture
 def site(tmp_path):
-    return create_site(tmp_path / "site", name="clinic", dataset="stroke")
+    policy = Policy(models=("local-dp",))
+    return create_site(tmp_path / "site", name="clinic", dataset="stroke", policy=policy)
 
 
 def spent(site):

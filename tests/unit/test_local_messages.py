@@ -455,7 +455,7 @@ def test_ids_of_the_other_round_are_refused(plan):
 
 @pytest.fixture
 def site(tmp_path):
-    policy = Policy(max_epsilon=2.0, budget_epsilon=2.0)
+    policy = Policy(models=("local-dp",), max_epsilon=2.0, budget_epsilon=2.0)
     made = create_site(tmp_path / "site", name="clinic", dataset="stroke", policy=policy)
     return add_trust(made.path, "coordinator", "intake", key_to_text(KEY.public))
 

@@ -21,7 +21,7 @@ from fedgauge.errors import LedgerError, PlanRefused
 from fedgauge.keys import key_to_text
 from fedgauge.local.encode import write_reports
 from fedgauge.secagg import Stage, SummationServer
-from fedgauge.site import Account, Cost, create_site
+from fedgauge.site import Account, Cost, Policy, create_site
 from fedgauge.site.ledger_entries import Asked, Departure
 from fedgauge.site.log import COLUMNS, to_csv, what_left
 
@@ -106,7 +106,8 @@ def test_a_model_that_travels_is_in_the_log(tmp_path):
 
 
 def test_a_report_file_is_in_the_log(tmp_path):
-    site = fg.site.create_site(tmp_path / "a", name="a", dataset="stroke")
+    policy = Policy(models=("local-dp",))
+    site = create_site(tmp_path / "a", name="a", dataset="stroke", policy=policy)
     axis = fg.Axis.uniform(8, outside="clip")
     plan = fg.EvaluationPlan.for_reports(axis, privacy=fg.LocalDP(1.0))
     write_reports(plan, CLIENTS["a"], tmp_path / "a.fgr", site=site)

@@ -294,8 +294,8 @@ def test_the_rules_of_exact_sums_are_the_sites(tmp_path):
     site.reserve(bytes([1] * 32), two, roster=roster)
 
 
-def test_a_new_site_wants_noise():
-    assert Policy().models == ("distributed-dp", "local-dp")
+def test_a_new_site_wants_noise_on_a_sum():
+    assert Policy().models == ("distributed-dp",)
     assert not Policy().allows_exact
     assert Policy(models=("secure-aggregation",)).allows_exact
 

@@ -69,7 +69,7 @@ def init(
     folder: Annotated[Path, typer.Argument(help="Folder for site.toml and site.key.")] = Path(),
     models: Annotated[
         list[Model] | None,
-        typer.Option("--allow", help=r"Privacy models allowed. \[default: those with noise]"),
+        typer.Option("--allow", help=r"Privacy models allowed; repeatable. \[default: ddp]"),
     ] = None,
     allow_exact: Annotated[
         bool,
@@ -291,7 +291,7 @@ def _say_replaced(site: Site, role: Role, name: str, old: str, new: str) -> None
 
 
 def _allowed(models: list[Model] | None, *, allow_exact: bool) -> tuple[str, ...]:
-    chosen = set(models or set(Model) - {Model.SA})
+    chosen = set(models or [Model.DDP])
     if Model.SA in chosen and not allow_exact:
         raise SiteError(
             "sa means sums without noise, which --allow-exact allows. Add it, or leave out sa."

@@ -15,7 +15,7 @@ from fedgauge.keys import is_anybodys, key_from_text
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.limits import check_bins, has_long_keys
 from fedgauge.plan.task import Task, measured_by, quoted
-from fedgauge.privacy import AnyPrivacyModel, SecureAggregation
+from fedgauge.privacy import AnyPrivacyModel, DistributedDP, SecureAggregation
 from fedgauge.privacy.models import tag_of
 from fedgauge.site.ledger_entries import Cost
 from fedgauge.storage import bounded, faults, open_regular, require_own
@@ -32,13 +32,12 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 MODELS: Final = tuple(sorted(map(tag_of, get_args(AnyPrivacyModel))))
 EXACT: Final = tag_of(SecureAggregation)
-WITH_NOISE: Final = tuple(model for model in MODELS if model != EXACT)
 
 
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The limits that a plan must stay within."""
 
-    models: tuple[str, ...] = WITH_NOISE  # privacy models that plans may use
+    models: tuple[str, ...] = (tag_of(DistributedDP),)  # privacy models that plans may use
     labels: tuple[str, ...] = ("1",)  # that plans may call positive, or tell apart as classes
     min_cohort: int = LEAST_COHORT  # fewest sites in a sum, and that exact sums may show together
     min_colluding: int = 1  # fewest that a plan must allow for (its `max_colluding`)
