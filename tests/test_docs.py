@@ -157,11 +157,10 @@ def test_the_file_exchange_runs_as_written(tmp_path, shell):
 def test_the_site_folder_and_the_sites_that_must_stay_are_as_told(tmp_path):
     text = (DOCS / "exchange.md").read_text()
     folder = text.split("### The site's folder\n")[1].split("**Backups.**")[0]
-    named = set(re.findall(r"`([\w.]+)`", folder))
     made = create_site(tmp_path / "site", name="site", dataset="rows")
     files = {path.name for path in made.folder.iterdir() if path.suffix != ".lock"}
     assert files == {"site.toml", "site.key", "ledger.sqlite", "site.key.head"}
-    assert files <= named
+    assert files <= {*re.findall(r"`([\w.]+)`", folder)}
     assert b"secret" in (made.folder / "site.key").read_bytes()  # not encrypted, as told
     assert (made.policy.max_epsilon, made.policy.budget_epsilon) == (1, 3)
     (told,) = re.findall(r"must confirm and reveal: (.*?)\. So among three", " ".join(text.split()))
