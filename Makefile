@@ -29,7 +29,7 @@ help:
 	@echo "make bench-flower  seconds per evaluation in Flower's simulation"
 	@echo "make bench-privacy  noise, error and planning under differential privacy (20 minutes)"
 	@echo "make studies  measured errors and slopes next to the bounds of the papers (4 minutes of a core)"
-	@echo "make study-coverage  how often intervals hold the truth (an hour of a core; goes on where it was stopped)"
+	@echo "make study-coverage  how often intervals hold the truth (two hours of a core; goes on where it was stopped)"
 	@echo "make study-calibrators  fitted maps on real scores and against a known truth (4 minutes of a core)"
 	@echo "make study-two-rounds  bins that a first round finds, next to true quantiles and one round (25 minutes of a core)"
 	@echo "make study-vertical  the tables and figures of Sun et al. 2022, labels and scores apart (10 minutes of a core)"

@@ -1,291 +1,468 @@
-"""Do the intervals cover? Thousands of simulated datasets per cell, against the known truth.
+"""How often intervals hold the truth, on smooth scores and on those of real classifiers.
 
-    python studies/coverage.py               # 2,000 datasets in each cell, about half an hour
-    python studies/coverage.py --quick       # a small, seeded run
-    python studies/coverage.py --runs 500 --only "privacy=ddp 0.3"
+    python studies/coverage.py                      # every cell, within an hour of a core
+    python studies/coverage.py --minutes 10         # stops after as much, and goes on when repeated
+    python studies/coverage.py --only "world=ties, privacy=ddp 1"
 
-Scores are probabilities that a well calibrated model gives to two normal classes, so every
-population value is an integral. A cell is a size, a share of positives, a separation of the
-classes and a privacy model. For each metric it prints how many of the 95% intervals hold the
-population value, and their mean width over that of an oracle: the textbook interval of the
-noise-free pooled data, widened by the variance of the noise.
+A cell is a world (`score_worlds`), a privacy model, a number of examples and what is asked: one
+score, two groups (of which the second has smooth scores), two models on the same rows, or three
+classes. Plans are those of `fg.evaluate` for 20 clients, with hints or without. Thresholds are 0.5,
+which is an edge, and one off all edges. All metrics are read from the same dataset.
+
+Of each metric: how often the interval holds the population's value, in how many results it has a
+caution, in how many datasets it is withheld, and its mean width over 3.92 times the root mean
+squared error. The truth of the ECE is that of the groups as they were formed.
+
+Low is a coverage below 93%, unless nine of ten results have a caution. Chance alone makes one
+in nine of a hundred datasets low. So metrics found low are measured again, alone, in four times as
+many new datasets of new seeds, and those figures alone count.
 """
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
-from scipy.stats import binom, norm, rankdata
 
 import fedgauge as fg
-from fedgauge.estimation.counts import PooledCounts
-from fedgauge.estimation.repair import consistent
-from fedgauge.metrics import areas, ranking
-from fedgauge.metrics.estimate import (
-    Interval,
-    add_noise,
-    critical,
-    log_interval,
-    logit_interval,
-)
-from fedgauge.metrics.ranking import Reading
-from fedgauge.metrics.thresholds import AtThreshold, ThresholdOutcomes
-from fedgauge.plan import EvaluationPlan
-from fedgauge.privacy.keystream import SimulatedKeystream
+from fedgauge.metrics.bands import Band
+from fedgauge.metrics.calibration import GROUPS, Forecasts, Groups
 from runner import Check, Found, Study, describe, main
+from score_worlds import NAMES, Scores, classes, world
 
 CLIENTS = 20
-LEVEL = 0.95
-LEAST = 0.94  # coverage that no cell may be significantly below
-WIDEST = 1.25  # times the oracle's width
-FEWEST = 100  # answers to judge a cell by
-METRICS = ("AUC", "AP", "precision", "recall", "accuracy", "log loss")
-Z = critical(LEVEL)
+AGAIN = 4  # times as many datasets where a metric was low
+LOW, CAUTIOUS = 0.93, 0.9
+HOPELESS = 0.8  # so low is no chance
+FEWEST = 50  # results to judge a metric by
+WIDEST, WIDE, WIDEST_OFF = 2.5, 1.5, 3.0
+OFF = "off edge"
+EXACT = "exact"
 
 
 @dataclass(frozen=True)
 class Cell:
     """One setting."""
 
-    examples: int
-    rate: float
-    separation: float
+    world: str
     privacy: str
+    examples: int
+    asked: str = "score"
+    hinted: bool = True
 
     @property
-    def epsilon(self) -> float | None:
-        """The budget, None without noise."""
-        return None if self.privacy == "sa" else float(self.privacy.split()[1])
+    def model(self) -> fg.SecureAggregation | fg.DistributedDP | fg.LocalDP:
+        """The privacy model."""
+        kind, _, epsilon = self.privacy.partition(" ")
+        if kind == EXACT:
+            return fg.SecureAggregation()
+        return (fg.DistributedDP if kind == "ddp" else fg.LocalDP)(float(epsilon))
 
     @property
-    def bias(self) -> float:
-        """Log-odds that calibrate the score."""
-        return math.log(self.rate / (1.0 - self.rate))
+    def off_edge(self) -> float:
+        """A threshold that nobody would make an edge."""
+        return 0.0137 if self.world == "rare" else 0.3713
 
-    def plan(self) -> EvaluationPlan:
-        """What `fg.evaluate` does, where the hints are stated."""
-        if self.epsilon is None:
-            axis, cohort = fg.Axis.uniform(4096), fg.Cohort(CLIENTS)
-            return EvaluationPlan.under(fg.SecureAggregation(), axis, cohort=cohort)
-        return fg.planner.propose(
-            privacy=fg.DistributedDP(self.epsilon),
-            clients=CLIENTS,
-            examples=self.examples,
-            positive_rate=self.rate,
+    def options(self) -> dict[str, object]:
+        """How `fg.evaluate` is asked."""
+        hints: dict[str, object] = {}
+        if self.hinted and self.privacy != EXACT:
+            rate = 0.3 if self.asked == "classes" else world(self.world).rate
+            hints = {"examples": self.examples, "positive_rate": rate}
+        told: dict[str, dict[str, object]] = {
+            "score": {},
+            "groups": {"groups": ["a", "b"]},
+            "models": {"models": ["new", "old"]},
+            "classes": {"task": fg.MulticlassTask(labels=["0", "1", "2"])},
+        }
+        return {"privacy": self.model, **hints, **told[self.asked]}
+
+    def rows(self, rng: np.random.Generator) -> fg.Examples:
+        """One dataset."""
+        if self.asked == "classes":
+            labels, scores = classes(self.world).draw(self.examples, rng)
+            named = {str(number): each for number, each in enumerate(scores)}
+            return fg.Examples(labels.astype(str), named)
+        labels, (first, second, smooth) = world(self.world).draw(self.examples, rng)
+        if self.asked == "models":
+            return fg.Examples(labels, {"new": first, "old": second})
+        if self.asked == "groups":
+            of_b = rng.random(self.examples) < 0.5
+            return fg.Examples(
+                labels, np.where(of_b, smooth, first), group=np.where(of_b, "b", "a")
+            )
+        return fg.Examples(labels, first)
+
+
+Read = Callable[[fg.Evaluation], tuple[fg.Estimate, float]]  # an estimate and the truth
+METRICS = {
+    "roc_auc": "AUC",
+    "average_precision": "AP",
+    "brier_score": "Brier",
+    "log_loss": "log loss",
+}
+RATES = ("precision", "recall", "f1", "accuracy")
+
+
+@cache
+def truth(scores: str, kind: int) -> dict[str, float]:
+    """The population's values that hang on no threshold."""
+    own = world(scores).of(kind)
+    return {
+        "AUC": own.auc,
+        "AP": own.average_precision,
+        "Brier": own.loss("squared"),
+        "log loss": own.loss("log"),
+    }
+
+
+@cache
+def truth_at(scores: str, kind: int, threshold: float) -> dict[str, float]:
+    """The population's values at a threshold; NaN where nothing is flagged."""
+    own = world(scores).of(kind)
+    fpr, recall = own.rates(threshold)
+    tp, fp = own.rate * recall, (1 - own.rate) * fpr
+    return {
+        "precision": tp / (tp + fp) if tp + fp else math.nan,
+        "recall": recall,
+        "f1": 2 * tp / (tp + fp + own.rate),
+        "accuracy": 1 - fp - (own.rate - tp),
+        "benefit": tp - fp * threshold / (1 - threshold),
+    }
+
+
+def readings(cell: Cell) -> dict[str, Read]:
+    """What is read of a result, by name."""
+    return {"score": _of_score, "groups": _of_groups, "models": _of_models, "classes": _of_classes}[
+        cell.asked
+    ](cell)
+
+
+def _of_score(cell: Cell) -> dict[str, Read]:
+    own = world(cell.world).of(0)
+    true = truth(cell.world, 0)
+    told: dict[str, Read] = {
+        short: lambda r, name=name, short=short: (getattr(r, name), true[short])
+        for name, short in METRICS.items()
+    }
+    for threshold, where in ((0.5, "0.5"), (cell.off_edge, OFF)):
+        at = truth_at(cell.world, 0, threshold)
+        told |= {
+            f"{name} {where}": lambda r, name=name, at=at, threshold=threshold: (
+                getattr(r.at_threshold(threshold), name),
+                at[name],
+            )
+            for name in RATES
+        }
+        told[f"benefit {where}"] = lambda r, at=at, threshold=threshold: (
+            r.net_benefit(threshold),
+            at["benefit"],
         )
+    told["slope"] = lambda r: (r.calibration_slope, own.line[1])
+    told["intercept"] = lambda r: (r.calibration_intercept, own.line[0])
+    told["ECE"] = lambda r: (r.expected_calibration_error, _ece(r, cell.world))
+    told["recall for precision"] = lambda r: _for_precision(r, own)
+    return told
 
-    def threshold(self, plan: EvaluationPlan) -> float:
-        """The last bin edge up to a score that about as many examples exceed as are positive."""
-        wanted = 0.5 if self.rate > 0.3 else 0.25
-        edges = plan.axis.thresholds
-        return float(edges[edges <= wanted].max())
+
+def _for_precision(result: fg.Evaluation, own: Scores) -> tuple[fg.Estimate, float]:
+    at = result.threshold_for(precision=min(2 * own.rate, 0.6))
+    return at.recall, own.rates(at.threshold)[1]
 
 
-def population(cell: Cell, threshold: float) -> np.ndarray:
-    """The true values, by integration."""
-    d, rate = cell.separation, cell.rate
-    x = np.linspace(-d / 2 - 9, d / 2 + 9, 400_001)
-    positive, negative = norm.pdf(x, d / 2), norm.pdf(x, -d / 2)
-    step = x[1] - x[0]
-    recall, fpr = norm.sf(x, d / 2), norm.sf(x, -d / 2)
-    precision = rate * recall / (rate * recall + (1 - rate) * fpr)
-    odds = d * x + cell.bias
-    loss = rate * positive * np.logaddexp(0, -odds) + (1 - rate) * negative * np.logaddexp(0, odds)
-    at = (math.log(threshold / (1 - threshold)) - cell.bias) / d
-    tp, fp = rate * norm.sf(at, d / 2), (1 - rate) * norm.sf(at, -d / 2)
-    return np.array(
-        [
-            norm.cdf(d / math.sqrt(2)),
-            float(np.sum(positive * precision) * step),
-            tp / (tp + fp),
-            tp / rate,
-            1 - (rate - tp) - fp,
-            float(np.sum(loss) * step),
+def _ece(result: fg.Evaluation, name: str) -> float:
+    """The population's ECE in the groups of bins that a result has."""
+    reading = result._reading
+    groups, axis = Groups.of(reading.once(Forecasts.of), GROUPS), reading.pooled.axis
+    held = groups.owners >= 0
+    return float(np.abs(np.bincount(groups.owners[held], _excess(name, axis)[held])).sum())
+
+
+@cache
+def _excess(name: str, axis: fg.Axis) -> np.ndarray:
+    own = world(name).of(0)
+    scores, weights = own.both
+    labels = np.arange(len(scores)) >= len(own.negatives)
+    return np.bincount(axis.index(scores), weights * (labels - scores), minlength=axis.bins)
+
+
+def _apart(name: str, metric: str, other: int) -> float:
+    """The first kind of scores less another one: the second model's, or smooth ones."""
+    if metric in METRICS.values():
+        return truth(name, 0)[metric] - truth(name, other)[metric]
+    return truth_at(name, 0, 0.5)[metric] - truth_at(name, other, 0.5)[metric]
+
+
+def _of_groups(cell: Cell) -> dict[str, Read]:
+    def gap(result: fg.Evaluation, metric: str, at: float | None = None) -> fg.Estimate:
+        found = [
+            each.difference if each.group == "a" else each.turned().difference
+            for each in result.gaps(metric, at=at).pairs
+            if {each.group, each.against} == {"a", "b"}
         ]
-    )
+        if not found:
+            raise fg.UndefinedMetric("no gap of both groups.")
+        return found[0]
+
+    told: dict[str, Read] = {
+        "gap of AUC": lambda r: (gap(r, "roc_auc"), _apart(cell.world, "AUC", 2))
+    }
+    return told | {
+        f"gap of {name} 0.5": lambda r, name=name: (
+            gap(r, name, 0.5),
+            _apart(cell.world, name, 2),
+        )
+        for name in ("recall", "precision")
+    }
 
 
-def draw(cell: Cell, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Labels and scores of one dataset."""
-    labels = rng.random(cell.examples) < cell.rate
-    d = cell.separation
-    x = rng.normal(np.where(labels, d / 2, -d / 2), 1.0)
-    return labels, 1.0 / (1.0 + np.exp(-(d * x + cell.bias)))
+def _of_models(cell: Cell) -> dict[str, Read]:
+    told: dict[str, Read] = {
+        f"{short} of two": lambda r, name=name, short=short: (
+            getattr(r.compare("new", "old"), name),
+            _apart(cell.world, short, 1),
+        )
+        for name, short in METRICS.items()
+        if name != "log_loss"
+    }
+    return told | {
+        "recall 0.5 of two": lambda r: (
+            r.compare("new", "old").at_threshold(0.5).recall,
+            _apart(cell.world, "recall", 1),
+        )
+    }
 
 
-def release(plan: EvaluationPlan, exact: np.ndarray, seed: int) -> PooledCounts:
-    """The counts as the server gets them."""
-    laws = plan.noise_laws(shares=CLIENTS)
-    if not laws:
-        return PooledCounts(plan.axis, exact, plan.tree)
-    source = SimulatedKeystream(seed)
-    levels = []
-    for depth, law in enumerate(laws):
-        nodes = math.prod(plan.tree[: depth + 1])
-        counts = exact.reshape(2, nodes, -1).sum(axis=2)
-        levels.append(counts + law.draw(source, counts.shape))
-    variances = tuple(law.variance for law in laws)
-    counts = consistent(levels, plan.tree, variances)
-    return PooledCounts(plan.axis, counts, plan.tree, variances)
+def _of_classes(cell: Cell) -> dict[str, Read]:
+    return {"macro AUC": lambda r: (r.macro("roc_auc"), classes(cell.world).macro_auc)}
 
 
-def intervals(pooled: PooledCounts, threshold: float) -> np.ndarray:
-    """What fedgauge says: low and high of each metric."""
-    reading, at = Reading(pooled, fg.Aligned(), LEVEL), AtThreshold(pooled, threshold, LEVEL)
-    answers = [
-        ranking.roc_auc(reading),
-        ranking.average_precision(reading),
-        at.precision,
-        at.recall,
-        at.accuracy,
-        ranking.mean_loss(reading, "log"),
-    ]
-    return np.array([(each.low, each.high) for each in answers])
+@cache
+def _curve(name: str) -> tuple[np.ndarray, np.ndarray]:
+    return world(name).of(0).steps
 
 
-def oracle(labels: np.ndarray, scores: np.ndarray, noise: np.ndarray, at: float) -> np.ndarray:
-    """Textbook intervals of the pooled data, widened by known standard deviations of noise."""
-    positives, negatives = int(labels.sum()), int((~labels).sum())
-    ranks = rankdata(scores)
-    of_positives = (ranks[labels] - rankdata(scores[labels])) / negatives
-    of_negatives = 1.0 - (ranks[~labels] - rankdata(scores[~labels])) / positives
-    auc = of_positives.mean()
-    deviation = math.sqrt(
-        of_positives.var(ddof=1) / positives + of_negatives.var(ddof=1) / negatives
-    )
-    found = [(auc, logit_interval(auc, deviation, Z))]
-    order = np.argsort(scores)
-    each = np.array([~labels[order], labels[order]], dtype=float)
-    ap = float(areas.straight_average_precision(each))
-    deviation = math.sqrt(np.sum(each * areas.average_precision_gradient(each) ** 2))
-    found.append((ap, logit_interval(ap, deviation, Z)))
-    flagged = scores >= at
-    for right, of in (
-        (labels[flagged], flagged.sum()),
-        (flagged[labels], positives),
-        (flagged == labels, len(labels)),
-    ):
-        share = right.sum() / max(of, 1)
-        found.append((share, _wilson(share, max(int(of), 1))))
-    losses = -np.log(np.where(labels, scores, 1.0 - scores))
-    deviation = losses.std(ddof=1) / math.sqrt(len(losses))
-    found.append((losses.mean(), log_interval(losses.mean(), deviation, Z)))
-    return np.array(
-        [add_noise(value, span, sd, Z) for (value, span), sd in zip(found, noise, strict=True)]
-    )
+def _holds(band: Band, name: str, *, precision: bool) -> bool:
+    """Whether a band holds the population's whole curve, between its own abscissae too."""
+    fpr, recall = _curve(name)
+    x = np.linspace(0.005, 0.995, 400)
+    low, high = np.interp(x, band.x, band.low), np.interp(x, band.x, band.high)
+    if precision:
+        rate = world(name).rate
+        y = rate * x / (rate * x + (1 - rate) * np.interp(x, recall, fpr))
+    else:
+        y = np.interp(x, fpr, recall)
+    return bool(np.all((low <= y + 1e-4) & (y <= high + 1e-4)))
 
 
-def _wilson(share: float, of: int) -> Interval:
-    middle = (share + Z * Z / (2 * of)) / (1 + Z * Z / of)
-    half = Z * math.sqrt(share * (1 - share) / of + Z * Z / (4 * of * of)) / (1 + Z * Z / of)
-    return Interval(middle - half, middle + half)
+BANDS = {"ROC band": ("roc_band", False), "PR band": ("pr_band", True)}
 
 
-def noise_deviations(pooled: PooledCounts, exact: np.ndarray, threshold: float) -> np.ndarray:
-    """Standard deviations that the noise gives each metric, to first order, at the truth."""
-    if not pooled.noisy:
-        return np.zeros(len(METRICS))
-    rows = exact.astype(float)
-    clean = PooledCounts(pooled.axis, rows, pooled.tree, pooled.variances, shrinks=False)
-    (corner,) = ThresholdOutcomes(clean, threshold).corners  # of a bin edge
-    at = (AtThreshold.precision, AtThreshold.recall, AtThreshold.accuracy)
-    return np.array(
-        [
-            math.sqrt(clean.noise_variance(areas.auc_gradient(clean.counts))),
-            math.sqrt(clean.noise_variance(areas.average_precision_gradient(clean.counts))),
-            *(math.sqrt(each.formula.variances(corner)[0]) for each in at),
-            ranking.mean_loss(Reading(clean, fg.Aligned(), LEVEL), "log").parts["noise"],
-        ]
-    )
+class Tally:
+    """What became of one metric over datasets."""
+
+    def __init__(self) -> None:
+        self.held: list[bool] = []
+        self.cautions: list[bool] = []
+        self.errors: list[float] = []
+        self.widths: list[float] = []
+        self.withheld = 0
+
+    def add(self, told: fg.Estimate, true: float) -> None:
+        """One more result."""
+        low, high = told.interval or told.bounds
+        self.held.append(low <= true <= high)
+        self.cautions.append(told.caution is not None)
+        self.errors.append(told.value - true)
+        self.widths.append(high - low)
+
+    @property
+    def is_low(self) -> bool:
+        """Whether its coverage may be too low, and chance could be why."""
+        few = len(self.held) < FEWEST or np.mean(self.cautions) >= CAUTIOUS
+        return not few and HOPELESS <= np.mean(self.held) < LOW
+
+    def figures(self, name: str) -> Iterator[tuple[str, float]]:
+        """Its figures."""
+        of = len(self.held) + self.withheld
+        yield f"{name}: results", float(len(self.held))
+        yield f"{name}: withheld", self.withheld / max(of, 1)
+        if self.held:
+            yield f"{name}: covers", float(np.mean(self.held))
+            yield f"{name}: caution", float(np.mean(self.cautions))
+        if self.widths:
+            error = math.sqrt(float(np.mean(np.square(self.errors))))
+            # Without any error there is nothing to compare a width with.
+            yield f"{name}: width", float(np.mean(self.widths)) / (3.92 * error) if error else 1.0
+
+
+def measured(
+    cell: Cell, rng: np.random.Generator, runs: int, wanted: Sequence[str] | None = None
+) -> dict[str, Tally]:
+    """The metrics of so many datasets; all of them, or those wanted."""
+    reads = readings(cell)
+    bands = BANDS if cell.asked == "score" else {}
+    names = [*reads, *bands] if wanted is None else wanted
+    tallies, plan = {name: Tally() for name in names}, None
+    for _ in range(runs):
+        rows, seed = cell.rows(rng), int(rng.integers(2**63))
+        sites = {
+            f"site-{number}": rows.select(slice(number, None, CLIENTS)) for number in range(CLIENTS)
+        }
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if plan is None:
+                result = fg.evaluate(sites, **cell.options(), seed=seed)
+                plan = result.plan
+            else:
+                result = fg.evaluate(sites, plan, seed=seed)
+            for name, tally in tallies.items():
+                try:
+                    if name in bands:
+                        method, precision = bands[name]
+                        band = getattr(result, method)("simultaneous")
+                        tally.held.append(_holds(band, cell.world, precision=precision))
+                        tally.cautions.append(False)
+                    else:
+                        tally.add(*reads[name](result))
+                except fg.UndefinedMetric:
+                    tally.withheld += 1
+    return tallies
 
 
 def run(cell: Cell, rng: np.random.Generator, runs: int) -> dict[str, float]:
-    """Simulate one cell: share answered, then coverage and relative width of each metric."""
-    plan = cell.plan()
-    at = cell.threshold(plan)
-    truth = population(cell, at)
-    held, ours, theirs = [], [], []
-    for _ in range(runs):
-        labels, scores = draw(cell, rng)
-        index = plan.axis.index(scores)
-        exact = np.bincount(index + labels * plan.axis.bins, minlength=2 * plan.axis.bins)
-        exact = exact.reshape(2, -1)
-        pooled = release(plan, exact, int(rng.integers(2**63)))
-        if min(exact.sum(axis=1)) < 2 or pooled.hidden:
-            continue
-        try:
-            spans = intervals(pooled, at)
-        except fg.UndefinedMetric:  # noise hides the flagged examples
-            continue
-        held.append((spans[:, 0] <= truth) & (truth <= spans[:, 1]))
-        ours.append(spans[:, 1] - spans[:, 0])
-        wide = oracle(labels, scores, noise_deviations(pooled, exact, at), at)
-        theirs.append(wide[:, 1] - wide[:, 0])
-    found = {"bins": plan.axis.bins, "levels": len(plan.tree), "answered": len(held)}
-    if held:
-        ratios = np.mean(ours, axis=0) / np.mean(theirs, axis=0)
-        for name, covered, ratio in zip(METRICS, np.mean(held, axis=0), ratios, strict=True):
-            found |= {f"{name} coverage": covered, f"{name} width": ratio}
-    return found
+    """One cell: all metrics, and those found low again."""
+    found = measured(cell, rng, runs)
+    low = [name for name, tally in found.items() if tally.is_low]
+    if low:
+        found |= measured(cell, rng, AGAIN * runs, low)
+    return dict(pair for name, tally in found.items() for pair in tally.figures(name))
 
 
-def grid(*sizes: int) -> list[Cell]:
-    """All settings of some sizes."""
-    return [
-        Cell(examples, rate, separation, privacy)
-        for privacy in ("sa", "ddp 1", "ddp 0.3")
-        for examples in sizes
-        for rate in (0.5, 0.1)
-        for separation in (1.0, 2.0)
+PRIVACY = (EXACT, "ddp 3", "ddp 1", "ddp 0.3", "ddp 0.1", "ldp 5")
+SIZES = (500, 5_000, 50_000)
+ASKED = ("groups", "models", "classes")
+
+
+def grid() -> list[Cell]:
+    """Every world under every model, then what else is asked, then plans without hints."""
+    one = [Cell(name, model, n) for name in NAMES for model in PRIVACY for n in SIZES]
+    few = [Cell("rare", EXACT, 2_000), Cell("ties", EXACT, 2_000)]
+    others = [
+        Cell(name, model, 20_000, asked)
+        for asked in ASKED
+        for name in NAMES
+        if asked == "models" or name != "forest"
+        for model in (EXACT, "ddp 1", "ddp 0.3", "ldp 5")
+        if not (asked == "models" and model.startswith("ldp"))
     ]
+    unhinted = [
+        Cell(name, model, 5_000, hinted=False) for name in NAMES for model in ("ddp 1", "ddp 0.1")
+    ]
+    return [*few, *one, *others, *unhinted]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A metric in a cell."""
+
+    cell: Cell
+    metric: str
+    results: int
+    withheld: float
+    covers: float
+    caution: float
+    width: float
+
+    @property
+    def judged(self) -> bool:
+        """Whether there are enough results."""
+        return self.results >= FEWEST
+
+    @property
+    def is_low(self) -> bool:
+        """Whether it covers too little, and does not say so."""
+        return self.judged and self.covers < LOW and self.caution < CAUTIOUS
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it is wider than it should be, and does not say so."""
+        most = WIDEST_OFF if OFF in self.metric else WIDEST
+        return self.judged and self.width > most and self.caution < CAUTIOUS
+
+    def __str__(self) -> str:
+        return (
+            f"{self.metric:<22}{self.covers:>7.1%} caution {self.caution:>4.0%} withheld "
+            f"{self.withheld:>4.0%} width {self.width:>5.2f}  {describe(self.cell)}"
+        )
+
+
+def lines(found: Sequence[Found[Cell]]) -> list[Line]:
+    """All metrics of all cells."""
+    told = []
+    for each in found:
+        for key in each.values:
+            metric, _, what = key.rpartition(": ")
+            if what == "results":
+                numbers = [
+                    each.values.get(f"{metric}: {name}", math.nan)
+                    for name in ("withheld", "covers", "caution", "width")
+                ]
+                told.append(Line(each.cell, metric, round(each[key]), *numbers))
+    return told
 
 
 def table(found: Sequence[Found[Cell]]) -> None:
-    """Coverage and width of each metric, by cell."""
-    print("coverage% and width over the oracle's")
-    print(f"{'n':>6} {'rate':>4} {'sep':>3} {'privacy':>7} {'bins':>9} {'answered':>8}", end="")
-    print("".join(f"{name:>14}" for name in METRICS))
-    for each in found:
-        c = each.cell
-        print(
-            f"{c.examples:>6} {c.rate:>4} {c.separation:>3.0f} {c.privacy:>7} "
-            f"{each['bins']:>5.0f} ({each['levels']:.0f}) {each['answered'] / each.runs:>8.0%}",
-            end="",
-        )
-        if each["answered"] < FEWEST:
-            print("  not judged: noise hides a class in nearly all datasets")
+    """Each metric over the cells, then every cell that is low or wide without a caution."""
+    every = lines(found)
+    print(f"{'metric':<22}{'cells':>6}{'median':>8}{'lowest':>8}{'low':>5}{'caution':>9}", end="")
+    print(f"{'withheld':>10}{'width':>7}{'widest':>8}")
+    for metric in dict.fromkeys(line.metric for line in every):
+        own = [line for line in every if line.metric == metric]
+        told = [line for line in own if line.judged]
+        if not told:
             continue
-        pairs = ((each[f"{name} coverage"], each[f"{name} width"]) for name in METRICS)
-        print("".join(f"{covered:>8.1%} {width:>4.2f}x" for covered, width in pairs))
+        silent = [line for line in told if line.caution < CAUTIOUS] or told
+        widths = [line.width for line in silent if not math.isnan(line.width)] or [math.nan]
+        print(
+            f"{metric:<22}{len(told):>6}{np.median([line.covers for line in told]):>8.1%}"
+            f"{min(line.covers for line in silent):>8.1%}{sum(line.is_low for line in told):>5}"
+            f"{np.mean([line.caution for line in told]):>9.0%}"
+            f"{np.mean([line.withheld for line in own]):>10.0%}"
+            f"{np.median(widths):>7.2f}{max(widths):>8.2f}"
+        )
+    for title, chosen in (
+        (f"Below {LOW:.0%} without a caution:", [line for line in every if line.is_low]),
+        ("Too wide without a caution:", [line for line in every if line.is_wide]),
+    ):
+        print(f"\n{title} {len(chosen)} of {sum(line.judged for line in every)}")
+        for line in sorted(chosen, key=lambda line: (line.metric, line.covers)):
+            print(line)
 
 
 def checks(found: Sequence[Found[Cell]]) -> Iterator[Check]:
-    """Coverage that is not significantly below 94%, 5% over all tests, and widths."""
-    judged = [each for each in found if each["answered"] >= FEWEST]
-    narrow, wide = [], []
-    for each in judged:
-        answered = round(each["answered"])
-        for name in METRICS:
-            covered, width = each[f"{name} coverage"], each[f"{name} width"]
-            chance = binom.cdf(round(covered * answered), answered, LEAST)
-            if chance < 0.05 / (len(judged) * len(METRICS)):
-                narrow.append(f"{describe(each.cell)}: {name} {covered:.1%}")
-            if width > WIDEST:
-                wide.append(f"{describe(each.cell)}: {name} {width:.2f}x")
-    yield Check("no interval covers significantly less than 94%", not narrow, "; ".join(narrow))
-    yield Check(f"no width above {WIDEST} of the oracle's", not wide, "; ".join(wide))
+    """Coverage, and widths against the errors."""
+    every = [line for line in lines(found) if line.judged]
+    low = [line for line in every if line.covers < LOW - 0.01 and line.caution < CAUTIOUS]
+    widths = [line.width for line in every if not math.isnan(line.width)]
+    wide = [line for line in every if line.is_wide]
+    yield Check("coverage of 92%, or a caution, in every cell", not low, f"{len(low)} cells below")
+    middle = float(np.median(widths))
+    yield Check(f"a median width of {WIDE:g} errors at most", middle <= WIDE, f"{middle:.2f}")
+    yield Check("no width far above the error", not wide, f"{len(wide)} cells above")
 
 
 STUDY = Study(
     "coverage",
     __doc__,
-    cells=grid(500, 5_000, 50_000),
-    quick_cells=grid(500, 5_000),
+    cells=grid(),
+    quick_cells=[Cell("ties", "ddp 1", 5_000), Cell("grid", EXACT, 5_000)],
     run=run,
-    runs=2_000,
-    quick_runs=200,
+    runs=100,
+    quick_runs=20,
     table=table,
     checks=checks,
 )

@@ -132,10 +132,10 @@ def _measure(
     run: Measure[C], cell: C, seed: int, runs: int
 ) -> tuple[dict[str, float | None], float]:
     """One cell, in a worker; None for what is not a number."""
-    start = time.perf_counter()
+    start = time.process_time()
     values = run(cell, np.random.default_rng(seed), runs)
     numbers = {name: None if math.isnan(value) else float(value) for name, value in values.items()}
-    return numbers, time.perf_counter() - start
+    return numbers, time.process_time() - start
 
 
 def _start_worker() -> None:
@@ -168,13 +168,20 @@ def progress() -> Progress:
 
 
 def measure(
-    study: Study[C], cells: Sequence[C], log: Log, *, seed: int, runs: int, workers: int
+    study: Study[C],
+    cells: Sequence[C],
+    log: Log,
+    *,
+    seed: int,
+    runs: int,
+    workers: int,
+    minutes: float = math.inf,
 ) -> int:
-    """Run the cells that the log does not have; how many failed."""
+    """Run the cells that the log does not have, for so many minutes of a core; how many failed."""
     rest = [cell for cell in cells if log.find(cell, seed, runs) is None]
     if len(rest) < len(cells):
         print(f"{len(cells) - len(rest)} of {len(cells)} cells are in {log.path} already")
-    failed = 0
+    failed, spent = 0, 0.0
     with progress() as bar, _workers(workers) as pool:
         task = bar.add_task(study.name, total=len(rest))
         jobs = {
@@ -193,6 +200,11 @@ def measure(
             now = datetime.now(UTC).isoformat(timespec="seconds")
             cell = facts(jobs[job])
             log.add(Record(cell, seed, runs, log.versions, values, round(seconds, 3), now))
+            spent += seconds
+            if spent > 60 * minutes:
+                print(f"{minutes:g} minutes are spent; the same command goes on")
+                pool.shutdown(wait=True, cancel_futures=True)
+                break
     return failed
 
 
@@ -216,6 +228,7 @@ def _options(study: Study[Any], arguments: Sequence[str] | None) -> argparse.Nam
     parser.add_argument("--list", action="store_true", help="show the cells and end")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="(default: all cores)")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="of a core, then it stops")
     parser.add_argument("--out", type=Path, default=Path("study-results"), help="folder of results")
     parser.add_argument("--fresh", action="store_true", help="forget what was measured before")
     return parser.parse_args(arguments)
@@ -236,7 +249,9 @@ def main(study: Study[Any], arguments: Sequence[str] | None = None) -> int:
     with locked(path.with_suffix(".lock"), timeout=0):
         log = Log.open(path, versions_of(study), fresh=options.fresh)
         try:
-            failed = measure(study, cells, log, seed=seed, runs=runs, workers=workers)
+            failed = measure(
+                study, cells, log, seed=seed, runs=runs, workers=workers, minutes=options.minutes
+            )
         except KeyboardInterrupt:
             print(f"stopped; the same command goes on with what is in {path}", file=sys.stderr)
             return 130

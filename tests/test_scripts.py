@@ -13,6 +13,7 @@ IMPORTED = {
     "forecast_worlds.py",
     "log_slopes.py",
     "score_scales.py",
+    "score_worlds.py",
     "sun_drawing.py",
     "sun_histograms.py",
     "sun_tables.py",
