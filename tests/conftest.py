@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from forks import fast_folder
 from shells import serving_shells
 from users import ALICE, People, home_of
 
@@ -14,6 +15,12 @@ sys.path.extend(str(ROOT / folder) for folder in ("studies", "benchmarks"))
 
 # Folders that tests make are their owner's, whatever the user's shell says: sites refuse others.
 os.umask(0o022)
+
+
+@pytest.fixture
+def folder():
+    with fast_folder() as made:
+        yield made
 
 
 @pytest.fixture

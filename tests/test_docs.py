@@ -25,7 +25,6 @@ DOCS = ROOT / "docs"
 
 
 def script(page):
-    """The commands of a page, in order."""
     return "\n".join(re.findall(r"```sh\n(.*?)```", page.read_text(), flags=re.DOTALL))
 
 

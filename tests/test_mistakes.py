@@ -81,8 +81,6 @@ def without_header(world):
 
 
 def cut(pattern, by=40):
-    """The file without its end."""
-
     def before(world):
         (path,) = world.folder.glob(pattern)
         path.write_bytes(path.read_bytes()[:-by])
@@ -244,8 +242,6 @@ def weekly(world):
 
 
 def beside(name, to):
-    """One of these files, copied into the folder."""
-
     def before(world):
         weekly(world)
         (world.folder / "weekly" / to).write_bytes((world.folder / name).read_bytes())
@@ -817,7 +813,6 @@ a column of anything for the label $ evaluate {A}.csv --label p --score p2 --pos
 
 
 def mistakes():
-    """The rows of `TABLE`."""
     for section in re.split(r"\n\n(?=\[)", TABLE.strip()):
         at, *lines = section.splitlines()
         for row in re.split(r"\n(?! )", "\n".join(lines)):

@@ -3,13 +3,6 @@
 import os
 
 import pytest
-from forks import fast_folder
-
-
-@pytest.fixture
-def folder():
-    with fast_folder() as made:
-        yield made
 
 
 @pytest.fixture(autouse=True)

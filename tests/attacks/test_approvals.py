@@ -54,7 +54,6 @@ def approve_run(attack, officer, number, name=VICTIM):
 
 
 def approve_all(site, invitation, key):
-    """Approve what an invitation is, by its whole id."""
     return approve(site, invitation, key, evaluation=invitation.session.hex())
 
 

@@ -69,7 +69,6 @@ class Files:
         return outcome, refused
 
     def status(self, name, place="run"):
-        """What `exchange status` says at a site."""
         done = run("exchange", "status", self.folder / place, "--site", self.sites.site_file(name))
         assert done.exit_code == 0
         return done.stdout
@@ -78,7 +77,6 @@ class Files:
         return self.folder / place / EVIDENCE
 
     def judged(self, name="site-4"):
-        """What `exchange evidence` says at a site, which needs the file alone."""
         site = self.sites.site_file(name)
         done = run("exchange", "evidence", self.evidence(), "--site", site)
         assert done.exit_code == 0

@@ -55,8 +55,6 @@ def save(folder, record):
 
 
 def put(*path, to):
-    """An edit that puts a value into a record."""
-
     def edit(record):
         *outer, last = path
         for each in outer:

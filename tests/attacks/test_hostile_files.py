@@ -339,7 +339,6 @@ def test_few_equal_rows_of_parquet_are_rows(tmp_path):
 
 @contextmanager
 def small_disk(most):
-    """Files cannot grow beyond some bytes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
     try:

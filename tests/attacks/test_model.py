@@ -85,8 +85,6 @@ class Federation:
 
 
 def for_others(change):
-    """Leaves the victim's message as it is."""
-
     def alter(name, content):
         return content if name == VICTIM else change(content)
 
@@ -112,7 +110,6 @@ def another_record(content):
 
 
 def a_config(content):
-    """A setting of this message alone."""
     content["config"] = ConfigRecord({"scale": 0.0})
     return content
 

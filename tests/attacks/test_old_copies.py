@@ -33,11 +33,9 @@ class Copying(Attacker):
         add_witness(self.home / "site.toml", self.folder / "elsewhere" / "victim.head")
 
     def keep(self):
-        """A copy of the whole folder."""
         return shutil.copytree(self.home, self.folder / "backup")
 
     def put_back(self, copy, names=None):
-        """The folder as it was, or some of its files and nothing else."""
         shutil.rmtree(self.home)
         shutil.copytree(copy, self.home)
         for path in self.home.iterdir():
@@ -53,7 +51,6 @@ class Copying(Attacker):
         return sum(total.spent.epsilon for total in totals)
 
     def submit(self):
-        """The victim's masked words in the first evaluation."""
         run = self.folder / "run-0"
         reply = self.sites.answer(run, VICTIM, Stage.MASK, self.clients[VICTIM])
         words = Masked.from_bytes(Envelope.from_bytes(reply.read_bytes()).body).words

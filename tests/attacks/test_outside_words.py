@@ -94,7 +94,6 @@ _OWN = ("sites", "shops", "state")
 
 
 def leaves(command, words=()):
-    """Every command by its words."""
     if not isinstance(command, click.Group):
         return [(" ".join(words), command)]
     context = click.Context(command)
@@ -149,7 +148,6 @@ def _write_tables(folder):
 
 @pytest.fixture
 def here(world, tmp_path, monkeypatch):
-    """A copy of that folder to work in."""
     copy = tmp_path / "world"
     shutil.copytree(world, copy)
     monkeypatch.chdir(copy)

@@ -29,8 +29,6 @@ HONEST = 0.76  # about what everybody would get
 
 @pytest.fixture
 def attack(folder):
-    """Makes five sites that allow what a plan asks for."""
-
     def make(plan):
         policy = open_policy() if plan.is_noisy else exact_policy()
         return Attacker(folder, CLIENTS, policy=policy)
@@ -48,13 +46,11 @@ def all_but_opened(attack, plan):
 
 
 def opened(attack, run_folder, *options):
-    """The command with which the coordinator opens the sum."""
     site = attack.sites.site_file(COORDINATOR)
     return run("exchange", "advance", run_folder, "--site", site, *options)
 
 
 def positives_to_the_top(plan, number):
-    """So many more in the highest bin."""
     return at(plan, (1, plan.axis.bins - 1, number))
 
 

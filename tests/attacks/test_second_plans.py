@@ -80,7 +80,6 @@ def altered(change, *, sign=True):
 
 
 def with_edges(*points):
-    """Bins that the intake would like better."""
     axis = fg.Axis.from_edges(points, outside="clip")
     assert axis != SECOND.axis
 

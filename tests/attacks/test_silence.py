@@ -86,7 +86,6 @@ class Nodes:
         return (np.arange(len(rows)) % 2, nan_score(rows, weight[0]))
 
     def ask(self, node, request, weight=None):
-        """The size of a node's reply; 0 for silence."""
         content = RecordDict({"fedgauge": ConfigRecord({"request": request})})
         if weight is not None:
             content["arrays"] = arrays(weight)
@@ -588,7 +587,6 @@ class Columns:
 
 
 def changed(columns, part, value, key, place):
-    """Some rows of a column hold something else."""
     column, rows = getattr(columns, part), slice(ODD * place, ODD * place + ODD)
     if key:
         target = column[key[0]].astype(object)

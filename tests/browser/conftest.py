@@ -29,8 +29,6 @@ def open_page(browser):
 
 @pytest.fixture
 def open_report(open_page, report):
-    """A result of a kind, and its page."""
-
     def shown(kind):
         result, path = report(kind)
         return result, open_page(path)
@@ -46,7 +44,6 @@ def axe():
 
 @pytest.fixture(scope="package")
 def report(tmp_path_factory):
-    """A result of a kind, and the page that was made of it."""
     folder = tmp_path_factory.mktemp("reports")
 
     @cache

@@ -22,7 +22,6 @@ ALL = "Save as CSV: all thresholds"
 
 
 def read(inside):
-    """Rows of a CSV file."""
     return list(csv.reader(io.StringIO(inside.decode("utf-8"), newline=""), strict=True))
 
 

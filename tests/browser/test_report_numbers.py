@@ -46,7 +46,6 @@ _POINT = """id => {
 
 
 def check(result, shown):
-    """What is shown is what the library says."""
     here = at(result, shown["label"])
     assert shown["outcomes"] == [
         outcome(result, getattr(here.confusion_matrix, name)) for name in ("tn", "fp", "fn", "tp")

@@ -63,14 +63,7 @@ def make_plan(request, noiseless):
 
 @pytest.fixture
 def clients():
-    """Rows of six sites that are alike."""
     return split(*ROWS, sites=6)
-
-
-@pytest.fixture
-def folder():
-    with fast_folder() as made:
-        yield made
 
 
 @pytest.fixture(params=["enforced", "simulated"])

@@ -111,7 +111,6 @@ def assert_right(result, plan):
 
 
 def assert_names_it(error):
-    """The hostile member, and nobody else."""
     assert member.named(str(error), EVERYBODY) == {HOSTILE}
 
 

@@ -25,7 +25,6 @@ pytestmark = pytest.mark.usefixtures("few_redraws", "quick_disk")
 
 
 def flipped(data):
-    """One bit of the body changed, so that the form stays what it was."""
     place = len(data) // 2
     return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
 

@@ -31,7 +31,6 @@ TASKS = {
 
 
 def draw(task, rows, seed):
-    """Rows such as a task asks for."""
     rng = np.random.default_rng(seed)
     layout = task.layout
     kind = rng.integers(0, layout.by_block, rows)

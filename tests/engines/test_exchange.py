@@ -27,13 +27,13 @@ from plans import plan_for
 from sites import open_policy
 
 import fedgauge as fg
-from fedgauge.engines.exchange import VERBS
+from fedgauge.engines.participant import STEPS
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.secagg import Stage
 from fedgauge.site import Site, add_trust, create_site
 
 pytestmark = pytest.mark.usefixtures("few_redraws")
-STEPS = [*VERBS.values(), "start", "advance", "abandon", "status"]
+VERBS = [*STEPS.values(), "start", "advance", "abandon", "status"]
 FOUR = {"bins": 8, "cohort": fg.Cohort(4, 1)}
 OF_SUBJECTS = fg.DistributedDP(0.5, unit="subject", max_per_unit=3)
 
@@ -110,13 +110,13 @@ def test_a_site_vanishes(folder, commands, plan, stage):
     assert run((COORDINATOR, "start"))[0].code == 0
     for now in Stage:
         present = NAMES if now < stage else NAMES[:3]
-        assert {done.code for done in run(*((name, VERBS[now]) for name in present))} == {0}
+        assert {done.code for done in run(*((name, STEPS[now]) for name in present))} == {0}
         if now == stage:
             (status,) = run((B, "status"))
-            assert f"Waiting for {D}:\n  fedgauge exchange {VERBS[now]} " in status.out
+            assert f"Waiting for {D}:\n  fedgauge exchange {STEPS[now]} " in status.out
             (waiting,) = run((COORDINATOR, "advance"))
             assert waiting.code == 1
-            assert f"waits for {D} to {VERBS[now]}" in waiting.err
+            assert f"waits for {D} to {STEPS[now]}" in waiting.err
             assert not (world.run / "result.json").exists()
             needs_it = plan is EXACT and stage == Stage.AGREE
             assert ("--without-missing" in waiting.err) is not needs_it
@@ -334,10 +334,10 @@ def test_a_lost_invitation_by_command(world, commands):
 @later_stages
 def test_verb_before_its_round(exact_steps, commands, stage):
     with copied(exact_steps[Stage.ADVERTISE, "answer"]) as world:
-        (done,) = commands({"arguments": world.arguments(B, VERBS[stage])})
+        (done,) = commands({"arguments": world.arguments(B, STEPS[stage])})
         assert done.code == 1
         assert re.fullmatch(
-            rf"fedgauge: there is no request to {VERBS[stage]} for this site .* yet: .*\n", done.err
+            rf"fedgauge: there is no request to {STEPS[stage]} for this site .* yet: .*\n", done.err
         )
 
 
@@ -354,7 +354,7 @@ def test_advance_by_a_site_and_start_where_an_exchange_is_are_refused(exact_step
         assert world.published() == before
 
 
-@pytest.mark.parametrize("verb", STEPS)
+@pytest.mark.parametrize("verb", VERBS)
 def test_run_folder_that_is_a_file(world, commands, verb):
     world.run.write_text("")
     name = COORDINATOR if verb in ("start", "advance") else A

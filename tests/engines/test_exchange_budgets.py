@@ -289,7 +289,6 @@ def later(monkeypatch):
 
 @pytest.fixture
 def expiring():
-    """A plan that expires in ten days."""
     return NOISY.with_not_after(f"{datetime.now(UTC) + 10 * DAY:%Y-%m-%dT%H:%M:%SZ}")
 
 
@@ -300,7 +299,6 @@ def ledger(world, verb, *arguments, name=A, code=0):
 
 
 def kept(world, name=A):
-    """What is left of sessions at a site."""
     return sorted(path.suffix for path in (world.folder / name / "sessions").glob("*.*"))
 
 

@@ -15,7 +15,7 @@ from consortium import COORDINATOR, D
 from forks import KILLED
 
 import fedgauge as fg
-from fedgauge.engines.exchange import VERBS
+from fedgauge.engines.participant import STEPS
 from fedgauge.protocol import Envelope
 from fedgauge.secagg import Stage
 from fedgauge.site.log import what_left
@@ -55,7 +55,7 @@ def assert_logged(world):
 @exchange.every_stage
 def test_site_killed_at_every_step(exact_steps, commands, stage):
     for world, again in die_at_every_step(
-        commands, exact_steps[stage, "answer"], exchange.A, VERBS[stage]
+        commands, exact_steps[stage, "answer"], exchange.A, STEPS[stage]
     ):
         assert again.code == 0, again.err
         reply = world.reply(stage).read_bytes()
@@ -175,11 +175,11 @@ def test_abandon_killed_at_every_step(noisy_steps, commands, stage):
         assert world.entries(exchange.A) == ["reserve", *last]
 
 
-@pytest.mark.parametrize("stage", [Stage.SHARE, Stage.MASK, Stage.AGREE], ids=lambda s: VERBS[s])
+@pytest.mark.parametrize("stage", [Stage.SHARE, Stage.MASK, Stage.AGREE], ids=lambda s: STEPS[s])
 def test_a_crash_leaves_no_keys_behind(exact_steps, commands, stage):
     """Half-written states hold keys; when the evaluation is over they are gone, too."""
     for world, _ in die_at_every_step(
-        commands, exact_steps[stage, "answer"], exchange.A, VERBS[stage]
+        commands, exact_steps[stage, "answer"], exchange.A, STEPS[stage]
     ):
         world.advance(world.run)
         for now in Stage:
@@ -258,7 +258,7 @@ def test_no_key_is_left_after_reveal(world, monkeypatch, plan):
     assert find(keys, world.folder) == []
 
 
-@pytest.mark.parametrize("stage", list(Stage)[:4], ids=list(VERBS.values())[:4])
+@pytest.mark.parametrize("stage", list(Stage)[:4], ids=list(STEPS.values())[:4])
 def test_no_key_is_left_after_abandon(exact_steps, commands, stage):
     with exchange.copied(exact_steps[stage, "advance"]) as world:
         fields = msgspec.msgpack.decode(world.state().read_bytes())
@@ -270,14 +270,14 @@ def test_no_key_is_left_after_abandon(exact_steps, commands, stage):
 
 
 @pytest.mark.parametrize(
-    "stage", [Stage.ADVERTISE, Stage.SHARE, Stage.MASK], ids=lambda s: VERBS[s]
+    "stage", [Stage.ADVERTISE, Stage.SHARE, Stage.MASK], ids=lambda s: STEPS[s]
 )
 def test_the_same_command_twice_at_once(noisy_steps, commands, stage):
     """Two answers to one request, with other keys or other noise, must never both leave."""
     with exchange.copied(noisy_steps[stage, "answer"]) as world:
         meet = world.folder / "meet"
         meet.mkdir()
-        request = {"arguments": world.arguments(exchange.A, VERBS[stage]), "meet": str(meet)}
+        request = {"arguments": world.arguments(exchange.A, STEPS[stage]), "meet": str(meet)}
         done = commands(request, request)
         assert 0 in [each.code for each in done], done
         sent = {path.read_bytes() for path in meet.glob("sent-*")}

@@ -30,7 +30,7 @@ from users import ALICE, MALLORY, as_user, needs_root
 import fedgauge as fg
 from fedgauge.doctor import examine
 from fedgauge.engines.coordinator import Coordinator
-from fedgauge.engines.exchange import VERBS
+from fedgauge.engines.participant import STEPS
 from fedgauge.keys import SigningKey
 from fedgauge.protocol import Envelope
 from fedgauge.secagg import Stage
@@ -111,7 +111,7 @@ def test_tampered_reply(exact_steps, earlier_run, stage, tamper):
         assert (progress.answered, progress.missing) == ((B, C), (A,))
         nothing = tamper in ("remove", "swap_site")  # the other site's reply is one, if misnamed
         assert list(progress.set_aside) == ([] if nothing else [path.name])
-        refused(fg.ExchangeError, f"waits for {A} to {VERBS[stage]}", world.advance, world.run)
+        refused(fg.ExchangeError, f"waits for {A} to {STEPS[stage]}", world.advance, world.run)
         again = world.answer(world.run, A, stage, CLIENTS[A])
         if path.is_dir():  # it stays where it is, and the reply goes beside it
             assert again.read_bytes() == before[path.name]

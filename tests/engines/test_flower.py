@@ -151,14 +151,12 @@ def test_an_answer_in_another_nodes_name_is_set_aside(federation):
 
 
 def from_node(place, reply):
-    """A copy of a reply that says it is from another node."""
     copy = Message(reply.content, metadata=reply.metadata)
     copy.metadata.__dict__["_src_node_id"] = FIRST + place
     return copy
 
 
 def forged(reply):
-    """A copy that somebody changed."""
     said = bytearray(reply.content["fedgauge"]["reply"])
     said[-1] ^= 1  # in the signature
     return with_reply(reply, bytes(said))
@@ -525,7 +523,6 @@ def test_why_a_node_is_silent_shows_where_its_app_runs():
 
 
 def on_the_wire(message):
-    """What Flower sends of a message."""
     return b"".join(part.deflate() for part in get_all_nested_objects(message).values())
 
 

@@ -59,7 +59,6 @@ class Processes:
         self._started = []
 
     def start(self, name, *command, **env):
-        """Start a command in a process group of its own, with its output in a file."""
         with (self.folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(
                 [shutil.which(command[0], path=self.env["PATH"]), *map(str, command[1:])],
@@ -120,7 +119,6 @@ def processes(tmp_path):
 
 
 def free_ports(count):
-    """Ports that nobody listens on now."""
     sockets = [socket.socket() for _ in range(count)]
     for each in sockets:
         each.bind(("127.0.0.1", 0))
@@ -136,7 +134,6 @@ def without_numbers(text):
 
 
 def commands(section):
-    """The commands in a section of the example's README."""
     (part,) = re.findall(rf"\n## {section}\n(.*?)(?=\n## |\Z)", README, flags=re.DOTALL)
     lines = "\n".join(re.findall(r"```sh\n(.*?)```", part, flags=re.DOTALL))
     return lines.replace("\\\n", " ").splitlines()
@@ -144,7 +141,6 @@ def commands(section):
 
 @pytest.fixture
 def app(tmp_path):
-    """A copy of the example."""
     left_out = shutil.ignore_patterns("results", "deployment", "simulation.log")
     return Path(shutil.copytree(EXAMPLE, tmp_path / "app", ignore=left_out))
 
@@ -343,7 +339,6 @@ class Deployment:
         return Site.from_toml(self.folder / f"site-{place}" / "site.toml").ledger
 
     def evaluate(self, nodes):
-        """Run the app until there is a result; nodes that fail to start are started again."""
         out = self.processes.folder / "result.json"
         for number in range(TRIES):
             waited_for = sum(node.poll() is None for node in nodes)

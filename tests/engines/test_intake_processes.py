@@ -22,7 +22,6 @@ PER_MESSAGE = 40
 
 @pytest.fixture(scope="module")
 def ask():
-    """Send a request to the process that forks, and read its answer."""
     with serving("intake_child.py") as send:
 
         def ask(place, **request):

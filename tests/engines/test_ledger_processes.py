@@ -15,7 +15,6 @@ SESSION = bytes(range(32))
 
 @pytest.fixture(scope="module")
 def ask():
-    """Send a request to the process that forks, and read its answer."""
     with serving("ledger_child.py") as send:
         yield lambda work, folder, **request: send(request | {"work": work, "folder": str(folder)})
 

@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 from consortium import COORDINATOR, A
-from exchange import VERBS, copied
+from exchange import STEPS, copied
 from forks import KILLED, fast_folder
 from sites import open_policy
 
@@ -96,7 +96,7 @@ def test_reports_that_were_being_made_have_no_name(commands, place):
 
 @pytest.mark.parametrize("stage", [Stage.ADVERTISE, Stage.MASK])
 def test_an_exchange_is_cleaned_up(exact_steps, commands, stage):
-    for who, verb, step in ((A, VERBS[stage], "answer"), (COORDINATOR, "advance", "advance")):
+    for who, verb, step in ((A, STEPS[stage], "answer"), (COORDINATOR, "advance", "advance")):
         for last in itertools.count(1):
             with copied(exact_steps[stage, step]) as world:
                 request = {"arguments": world.arguments(who, verb)}

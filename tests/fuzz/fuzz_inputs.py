@@ -16,7 +16,6 @@ pack, unpack = msgspec.msgpack.encode, msgspec.msgpack.decode
 
 
 def new_folder():
-    """A folder for the files of a target."""
     path = Path(tempfile.mkdtemp())
     made.append(path)
     return path
@@ -75,7 +74,6 @@ def every(data, number):
 
 
 def each_alone(*steps):
-    """Take all steps, though some refuse."""
     for step in steps:
         with suppress(FedgaugeError):
             step()

@@ -61,7 +61,6 @@ def load():
 
 
 def main(arguments):
-    """Run what was asked for; the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=600.0, help="for all targets together")
     parser.add_argument("--only", action="append", default=[], metavar="TARGET")
@@ -164,7 +163,6 @@ def become(name, until):
 
 
 def stop(*_):
-    """End an input that takes too long."""
     raise Slow
 
 
@@ -178,7 +176,6 @@ def with_limits(attempt, data):
 
 
 def limit_memory():
-    """Refuse what one input alone may not ask for."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = pages * resource.getpagesize() + MORE_MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
@@ -218,7 +215,6 @@ def told(name, before, status):
 
 
 def print_table(rows):
-    """The table, and how to see each finding again."""
     print(f"{'target':20} {'executions':>11} {'coverage':>9} {'new':>6} {'findings':>9}")
     for row in rows:
         numbers = f"{row.executions:>11,} {row.coverage:>9,} {row.new:>6,}"

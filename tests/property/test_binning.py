@@ -63,14 +63,12 @@ def towards_ends(draw):
 
 @st.composite
 def subnormal(draw):
-    """Edges that are small multiples of the smallest float."""
     numbers = draw(points(st.integers(-1000, 1000)))
     return Axis.from_edges([number * 5e-324 for number in numbers])
 
 
 @st.composite
 def huge(draw):
-    """Edges whose range overflows."""
     far = st.floats(1e308, allow_infinity=False)
     ends = {-draw(far), draw(far)}
     return Axis.from_edges(sorted(ends | set(draw(points(finite)))))

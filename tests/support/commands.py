@@ -18,7 +18,6 @@ class Done(NamedTuple):
 
 
 def run(*arguments, columns=100, typed=None):
-    """Run in this process; a crash is a failure of the test, not of the command."""
     arguments = [str(argument) for argument in arguments]
     before, screen.width = screen.width, columns  # a console reads COLUMNS once, when it is made
     result = CliRunner().invoke(cli.app, arguments, env={"COLUMNS": str(columns)}, input=typed)
@@ -29,7 +28,6 @@ def run(*arguments, columns=100, typed=None):
 
 
 def worked(*arguments, **options):
-    """Run what must end well."""
     result = run(*arguments, **options)
     assert result.exit_code == 0, result.output
     return result

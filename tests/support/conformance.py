@@ -34,7 +34,6 @@ Courier = Callable[[str, Stage, bytes], bytes | None]
 
 
 def as_sent(_name: str, _stage: Stage, data: bytes) -> bytes:
-    """A courier that alters nothing."""
     return data
 
 
@@ -178,7 +177,6 @@ class ExchangeEngine:
             )
 
     def sites(self, names) -> Consortium:
-        """The sites, which stay the same from run to run."""
         if self._sites is None:
             self._sites = Consortium.make(self._folder / "sites", names, policy=self.policy)
         return self._sites

@@ -26,7 +26,6 @@ class Consortium:
 
     @classmethod
     def make(cls, folder, names, *, policy=None, dataset="stroke-2026"):
-        """Make the sites, each of which trusts all others."""
         made = [create_site(folder / COORDINATOR, name=COORDINATOR, dataset="none")]
         for name in names:
             made.append(
@@ -58,7 +57,6 @@ class Consortium:
         return Coordinator(self.exchange(run), self.site(COORDINATOR), totals=totals_for)
 
     def start(self, run, plan, invited=None):
-        """Invite sites by name, all by default; the session's id."""
         Path(run).mkdir(parents=True, exist_ok=True)
         members = [self.keys[name] for name in invited or self.names]
         return self.coordinator(run).start(plan, members).invitation.session

@@ -20,7 +20,6 @@ def pooled_counts(plan, clients, names=None):
 
 
 def pooled_sums(plan, clients, names=None):
-    """The score sums of the pooled rows, by NumPy alone."""
     edges = plan.axis.edges
     total = np.zeros((2, plan.axis.bins), dtype=np.int64)
     for name in clients if names is None else names:

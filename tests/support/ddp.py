@@ -16,7 +16,6 @@ every_model = pytest.mark.parametrize("privacy", MODELS.values(), ids=MODELS.key
 
 
 def easy_rows(rows, seed, rate=0.3):
-    """Rows that are easy to tell apart."""
     return draw_rows(rows, seed, rate, apart=0.3, deviation=0.15, low=0.35)
 
 

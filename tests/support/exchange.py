@@ -13,7 +13,7 @@ from forks import fast_folder
 from rows import draw_client
 
 import fedgauge as fg
-from fedgauge.engines.exchange import VERBS
+from fedgauge.engines.participant import STEPS
 from fedgauge.engines.site_rows import NamedRows
 from fedgauge.secagg import Stage
 from fedgauge.site import add_witness
@@ -23,8 +23,8 @@ EXACT = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(8, outside="clip"), fg.C
 NOISY = fg.EvaluationPlan.for_histogram(
     fg.Axis.uniform(8, outside="clip"), fg.Cohort(3, 1), privacy=fg.DistributedDP(1.0)
 )
-every_stage = pytest.mark.parametrize("stage", Stage, ids=VERBS.values())
-later_stages = pytest.mark.parametrize("stage", list(Stage)[1:], ids=list(VERBS.values())[1:])
+every_stage = pytest.mark.parametrize("stage", Stage, ids=STEPS.values())
+later_stages = pytest.mark.parametrize("stage", list(Stage)[1:], ids=list(STEPS.values())[1:])
 
 
 class World(Shared):
@@ -70,7 +70,7 @@ class World(Shared):
     def file_name(self, stage, name, kind="reply"):
         """Of a file from or to a site, where all are invited."""
         number = sorted(self.keys[each] for each in self.names).index(self.keys[name]) + 1
-        return f"{stage:d}-{VERBS[stage]}.{number}.{name}.{kind}.fgx"
+        return f"{stage:d}-{STEPS[stage]}.{number}.{name}.{kind}.fgx"
 
     def reply(self, stage, name=A):
         return self.run / self.file_name(stage, name)

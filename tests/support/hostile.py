@@ -102,7 +102,6 @@ class Attacker:
         return [session.answer for session in begun]
 
     def begin(self, plan, members=None, *, silent=None):
-        """Invite some members."""
         members = tuple(members or self.clients)
         run = self.folder / f"run-{len(self.sessions)}"
         self.sites.start(run, plan, invited=list(members))
@@ -111,11 +110,9 @@ class Attacker:
 
     @property
     def answers(self):
-        """What came of all evaluations."""
         return [session.answer for session in self.sessions]
 
     def rename(self, name, dataset):
-        """A site's operator gives its data a new name."""
         path = self.sites.site_file(name)
         path.write_text(re.sub(r'dataset = "[^"]*"', f'dataset = "{dataset}"', path.read_text()))
 
@@ -136,11 +133,9 @@ class Attacker:
         return solved([a for a in self.answers if a.total is not None], self.clients, name)
 
     def truth(self, plan, name=VICTIM):
-        """The site's own counts."""
         return own_counts(plan, self.clients[name])
 
     def entries(self, name=VICTIM):
-        """The kinds of entries in a site's ledger."""
         return self.sites.entries(name)
 
 

@@ -202,7 +202,6 @@ def answers(alter):
 
 
 def withheld(_answers):
-    """No answer where there is one."""
     return []
 
 
@@ -241,7 +240,6 @@ def wrong_opening(*, of_all=False, signed=True):
 
 
 def short_opening():
-    """One share too few."""
     return _opens(lambda _, told: msgspec.structs.replace(told, masks=told.masks[1:]))
 
 

@@ -50,7 +50,6 @@ def spend(ledger, number, cost, account=EXAMPLES, **options):
 
 
 def alter(folder, statement, *values):
-    """Change the database behind the ledger's back."""
     connection = sqlite3.connect(folder / "ledger.sqlite")
     with connection:
         connection.execute(statement, values)

@@ -30,7 +30,6 @@ def small_noisy_plan(cohort=Cohort(4, 1), bins=2, largest=1000):  # noqa: B008
 
 
 def report_plan(privacy, tree, bins=None):
-    """A plan for local reports."""
     axis = Axis.uniform(bins or math.prod(tree), outside="clip")
     return EvaluationPlan.for_reports(axis, privacy, tree=tree)
 

@@ -28,6 +28,17 @@ def draw_client(rows, seed, *, shift=0.0):
 
 
 def draw_clients(count, *, seed=7):
-    """Clients of very different sizes, by name."""
     sizes = np.random.default_rng(seed).integers(5, 400, count)
     return {f"site-{i}": draw_client(int(size), seed + i) for i, size in enumerate(sizes)}
+
+
+def drawn(rows=20_000, rate=0.3, seed=0, decimals=None):
+    rng = np.random.default_rng(seed)
+    labels = (rng.random(rows) < rate).astype(int)
+    scores = 1 / (1 + np.exp(-rng.normal(2.0 * labels - 1)))
+    return labels, scores if decimals is None else scores.round(decimals)
+
+
+def parties(labels, number=4):
+    ids = np.arange(len(labels))
+    return {f"party {k}": (ids[k::number], labels[k::number]) for k in range(number)}

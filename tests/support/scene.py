@@ -85,7 +85,6 @@ class Scene:
         return outcome
 
     def answers(self):
-        """Replies to the requests of this stage."""
         stage = self.server.stage
         here = [m for m in self.server.requests if self.silent.get(m, 9) > stage]
         return {m: self.clients[m].receive(self.server.requests[m]) for m in here}
@@ -139,7 +138,6 @@ class Scene:
         return opening_in(reply, self.invitation, self.box_keys[sender].public)
 
     def said(self, member):
-        """The body of what a member replied to the request that is due."""
         reply = self.answers()[member]
         envelope = Envelope.from_bytes(reply)
         if envelope.stage == Stage.OPEN:
@@ -167,12 +165,10 @@ class Scene:
         return to_bitmap(members, len(self.invitation.members))
 
     def restored(self, member):
-        """A machine that goes on from where the member is now."""
         saved = self.clients[member].to_bytes()
         return SummationClient.from_bytes(saved, KEYS[member], self.duties[member])
 
     def secrets(self, member):
-        """What the member's saved state holds."""
         return msgspec.msgpack.decode(self.clients[member].to_bytes(), strict=False)
 
     def picked(self, member):

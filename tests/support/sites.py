@@ -40,7 +40,6 @@ def make_site(folder, *, peers="bcdef", **policy):
 
 
 def edit(site, old, new):
-    """Change the site file by hand."""
     text = site.path.read_text()
     assert old in text
     site.path.write_text(text.replace(old, new))

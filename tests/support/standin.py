@@ -49,7 +49,6 @@ def _identify(run, node, task):
 
 
 def carried(message):
-    """Everything in a message, as bytes."""
     return b"".join(
         part
         for record in message.content.values()

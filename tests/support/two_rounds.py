@@ -42,7 +42,6 @@ class Evaluation:
         return cls(Consortium.make(folder, NAMES, policy=policy))
 
     def copied(self, folder):
-        """The same sites in another folder."""
         return Evaluation(Consortium(shutil.copytree(self.sites.folder, folder), NAMES))
 
     @property
@@ -50,7 +49,6 @@ class Evaluation:
         return self.sites.site(COORDINATOR).key
 
     def begin(self, plan, names=NAMES, **options):
-        """A server that invites sites."""
         members = [self.sites.keys[name] for name in names]
         return SummationServer.invite(plan, members, self.key, **options)
 

@@ -162,7 +162,6 @@ class Hand:
         return [self.box(m, holder).digest(m, holder) for m in range(6) if m != holder]
 
     def said(self, stage, message, to=COORDINATOR, by=HOSTILE):
-        """What the hostile member signs."""
         body = message.to_bytes()
         return Signed(body, signature(by, stage, body, to, session=self.session))
 

@@ -197,8 +197,7 @@ def test_only_used_duplicate_columns_are_refused(tmp_path, ending):
 def test_long_list_of_columns_says_that_it_is_cut(tmp_path):
     names = [f"c{i}" for i in range(40)]
     path = write(tmp_path / "wide.csv", ",".join(names) + "\n" + ",".join(["1"] * 40) + "\n")
-    message = refusal(evaluate_file, path)
-    assert "'c39'" in message or "10 more" in message or "40" in message
+    assert refusal(evaluate_file, path).endswith("'c29' and 10 more.")
 
 
 CSV = b"y,p\nSECRET123,0.987654321\n"

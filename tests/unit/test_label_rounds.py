@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 from refusals import refused
+from rows import drawn, parties
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import fedgauge as fg
@@ -24,18 +25,6 @@ from fedgauge.vertical.flips import Flips, count_by_bin
 LABEL = fg.LocalDP(1.0, unit="label")
 AXIS = fg.Axis.from_values(range(16), outside="clip")
 PLAN = fg.EvaluationPlan.for_flips(AXIS, LABEL)
-
-
-def drawn(rows=20_000, rate=0.3, seed=0, decimals=None):
-    rng = np.random.default_rng(seed)
-    labels = (rng.random(rows) < rate).astype(int)
-    scores = 1 / (1 + np.exp(-rng.normal(2.0 * labels - 1)))
-    return labels, scores if decimals is None else scores.round(decimals)
-
-
-def parties(labels, number=4):
-    ids = np.arange(len(labels))
-    return {f"party {k}": (ids[k::number], labels[k::number]) for k in range(number)}
 
 
 def evaluate(labels, scores, epsilon=1.0, seed=1, **options):

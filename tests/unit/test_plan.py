@@ -57,7 +57,6 @@ NOISY_SUMS = plan_for(CLIPPED, privacy=DistributedDP(1.0), tree=(8, 8), score_su
 
 
 def altered(plan, **changes):
-    """The plan's bytes with some fields replaced, written as the plan writes itself."""
     return msgspec.json.encode(plain(plan, **changes))
 
 

@@ -210,7 +210,6 @@ def leaves(value, place=()):
 
 
 def edited(plain, place, change):
-    """A copy in which one place holds something else."""
     copy = json.loads(json.dumps(plain))
     inner = copy
     for name in place[:-1]:

@@ -40,7 +40,6 @@ def refusal(path):
 
 
 def follow(told):
-    """Run the command that a message names."""
     subprocess.run(shlex.split(told.split("`")[1]), check=True)
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from refusals import refused
+from rows import drawn, parties
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import fedgauge as fg
@@ -35,18 +36,6 @@ LABELS = {f"{i:03}": int(i > 3) for i in range(8)}
 LABEL_DP = fg.DistributedDP(1.0, unit="label", neighbours="flip")
 KEYS = [SigningKey.from_bytes(bytes([number]) * 32) for number in (1, 2, 3)]
 LISTED = np.random.default_rng(3).random(600)
-
-
-def drawn(rows=20_000, rate=0.3, seed=0, decimals=None):
-    rng = np.random.default_rng(seed)
-    labels = (rng.random(rows) < rate).astype(int)
-    scores = 1 / (1 + np.exp(-rng.normal(2.0 * labels - 1)))
-    return labels, scores if decimals is None else scores.round(decimals)
-
-
-def parties(labels, number):
-    ids = np.arange(len(labels))
-    return {f"party {k}": (ids[k::number], labels[k::number]) for k in range(number)}
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 20])
