@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedgauge.arrays import Floats
 from fedgauge.engines.simulation import evaluate
 from fedgauge.errors import RecordError
-from fedgauge.metrics.curves import RocCurve, area_error, exact_pr_curve, exact_roc_curve
+from fedgauge.metrics.curves import area_error, exact_pr_curve, exact_roc_curve
 from fedgauge.plots import Overlay, save_plots
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.storage import read_bounded
@@ -80,7 +80,7 @@ def run(folder: Path) -> Demo:
     json = folder / "result.json"
     result.to_json(json)
     page = folder / "report.html"
-    average = float(np.mean([_area(curve) for curve in by_client]))
+    average = float(np.mean([curve.path.area() for curve in by_client]))
     result.to_html(page, name="Five unlike hospitals", client_average=average)
     plots = save_plots(
         result,
@@ -98,7 +98,7 @@ def run(folder: Path) -> Demo:
     return Demo(
         result=result,
         mean_client_auc=average,
-        exact_auc=_area(roc),
+        exact_auc=roc.path.area(),
         roc_area_error=area_error(result.roc_curve(), roc),
         pr_area_error=area_error(result.pr_curve(), pr),
         files=(*plots, json),
@@ -210,7 +210,3 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RecordError(f"cannot make folder {folder}: {error.strerror}.") from None
-
-
-def _area(curve: RocCurve) -> float:
-    return curve.path.area()

@@ -530,5 +530,4 @@ def _name(uid: int) -> str:
 
 
 def _quoted(place: Path) -> str:
-    """As a shell takes it."""
     return shlex.quote(str(place))

@@ -53,7 +53,6 @@ def command(
 
 
 def _options(function: Callable[..., None], usual: list[str]) -> list[Parameter]:
-    """The parameters of a command: the usual ones first, then those of each group."""
     found = []
     hints = get_type_hints(function, include_extras=True)
     for parameter in signature(function).parameters.values():

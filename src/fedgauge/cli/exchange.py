@@ -409,24 +409,23 @@ def _require_leave(exchange: Exchange, site: Site, run: Path, *, yes: bool) -> N
         return
     two = progress.invitation.plan.has_two_rounds
     if two and participant.is_between(first, *second):
-        require_consent(
+        costs = (
             f"{site.name} sent its numbers in the first of two rounds, which spent the budget of "
-            "both, and the other sites need it in the second. Waiting costs nothing.",
-            yes=yes,
+            "both, and the other sites need it in the second."
         )
     elif participant.has_left(sessions[0]):
-        require_consent(
+        costs = (
             f"{site.name} sent its numbers, which spent its budget, and the other sites need it "
-            "until `reveal`: without it they may have spent theirs for nothing. Waiting costs "
-            "nothing.",
-            yes=yes,
+            "until `reveal`: without it they may have spent theirs for nothing."
         )
     elif progress.paid and Coordinator(exchange, site).is_under_way:
-        require_consent(
+        costs = (
             f"{progress.paid} sites have spent budget on the attempt in {run}, and another one "
-            "costs it again. Waiting costs nothing.",
-            yes=yes,
+            "costs it again."
         )
+    else:
+        return
+    require_consent(f"{costs} Waiting costs nothing.", yes=yes)
 
 
 def _answer(run: Path, site_file: Path, stage: Stage) -> None:

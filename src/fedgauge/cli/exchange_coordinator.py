@@ -9,7 +9,7 @@ import typer
 import fedgauge as fg
 from fedgauge.cli.command import command
 from fedgauge.cli.options import HERE, SiteOption
-from fedgauge.cli.terminal import print_result, require_consent, screen, warn, with_progress
+from fedgauge.cli.terminal import price, print_result, require_consent, screen, warn, with_progress
 from fedgauge.engines.coordinator import Coordinator
 from fedgauge.engines.exchange import HOLDS_ONE, Exchange, Progress, knows, place_of
 from fedgauge.engines.review import NAMED_BY, BudgetState, JoinedSession, Review
@@ -18,9 +18,8 @@ from fedgauge.engines.review import review as look_at
 from fedgauge.engines.site_rows import column_options
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan.explain import explain
-from fedgauge.privacy.models import chance
 from fedgauge.secagg import Invitation, Stage
-from fedgauge.site import Cost, Site
+from fedgauge.site import Site
 from fedgauge.site.ledger import total_of
 from fedgauge.vertical.files import Totals, totals_for
 
@@ -121,13 +120,6 @@ def budget_in_words(budget: BudgetState, joined: JoinedSession | None, site: Sit
     if joined is None:
         return f"{told} After this evaluation: {after}."
     return told if joined.status == "released" else f"{told} This evaluation is in it."
-
-
-def price(cost: Cost) -> str:
-    """A cost as an officer reads it."""
-    if cost.is_exact_sum:
-        return "one exact sum"
-    return f"epsilon {cost.epsilon:.12g}, delta {chance(cost.delta) if cost.delta else 0}"
 
 
 @app.command(rich_help_panel="Coordinator")

@@ -185,7 +185,6 @@ def set_limit(
 
 
 def _delta(site: Site, account: Account, wanted: float | None) -> float:
-    """The limit of delta that was asked for, or the one there is."""
     if wanted is not None:
         return wanted
     default = site.policy.default_limit
@@ -197,7 +196,6 @@ def _delta(site: Site, account: Account, wanted: float | None) -> float:
 def _limited(
     dataset: str, unit: LimitedUnit | None, neighbours: NeighbourKind | None
 ) -> list[Account]:
-    """The accounts that a limit is for."""
     if unit is None:
         if neighbours is not None:
             raise SiteError(

@@ -114,9 +114,19 @@ def intake(
     with fg.ReportServer(run, state) as server:
         paths = list(_report_files(reports))
         receipts = with_progress(lambda: [_take(server, path) for path in paths])
-        _print_receipts(server, receipts)
+        taken_in = sum(receipt.accepted for receipt in receipts)
+        text = f"Took in {taken_in:,} reports; {server.reports:,} in all"
+        if server.refused:
+            told = ", ".join(f"{reason}: {count:,}" for reason, count in server.refused.items())
+            text += f"; refused so far: {told}"
+        screen.print(text)
         if server.conflicts:
-            warn(_conflicting(server.conflicts))
+            many = f"{server.conflicts:,} report{'s' if server.conflicts > 1 else ''}"
+            warn(
+                f"{many} came with the id of another report and other contents. Either somebody "
+                "saw ids and forged reports, or a client made reports of the same rows twice. All "
+                "of them count. Check who can read and write the files of reports."
+            )
         taken = zip(paths, receipts, strict=True)
         broken = [told for path, receipt in taken for told in _broken(path, receipt)]
         for told in broken:
@@ -172,7 +182,6 @@ def find_bins(
 
 
 def _say_next(server: fg.ReportServer, plan: Path, state: Path) -> None:
-    """What follows the first of two rounds."""
     if server.is_closed:
         screen.print(
             "This round is closed: its bins were found. Collect reports of the second round with "
@@ -215,22 +224,3 @@ def _broken(path: Path, receipt: Receipt) -> Iterator[str]:
                 f"{_MENDED.get(reason, _COPY_AGAIN)} {receipt.accepted:,} reports of the file were "
                 "taken in."
             )
-
-
-def _conflicting(reports: int) -> str:
-    """What is said where reports came under an id that another one has."""
-    many = f"{reports:,} report{'s' if reports > 1 else ''}"
-    return (
-        f"{many} came with the id of another report and other contents. Either somebody saw ids "
-        "and forged reports, or a client made reports of the same rows twice. All of them count. "
-        "Check who can read and write the files of reports."
-    )
-
-
-def _print_receipts(server: fg.ReportServer, receipts: list[Receipt]) -> None:
-    taken = sum(receipt.accepted for receipt in receipts)
-    text = f"Took in {taken:,} reports; {server.reports:,} in all"
-    if server.refused:
-        told = ", ".join(f"{reason}: {count:,}" for reason, count in server.refused.items())
-        text += f"; refused so far: {told}"
-    screen.print(text)

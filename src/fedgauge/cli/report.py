@@ -64,7 +64,6 @@ def _refuse(out: Path) -> None:
 
 
 def _budget(site: fg.Site) -> str:
-    """What is left of a site's privacy budget, in words."""
     name, policy = site.dataset, site.policy
     try:
         total = site.ledger.total(name, default_limit=policy.default_limit)

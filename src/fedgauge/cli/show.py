@@ -239,12 +239,6 @@ def _counted(result: fg.Evaluation, *, exactly: bool) -> str:
     return "count" if exactly else "count, pooled data"
 
 
-Keys = Annotated[
-    list[str] | None,
-    typer.Option("--key", help="Public key of a coordinator you know; may be repeated."),
-]
-
-
 @dataclass(frozen=True, kw_only=True)
 class KeyOptions:
     """Whose signatures are known."""
@@ -431,7 +425,6 @@ def _named(members: Sequence[str], site: fg.Site) -> str:
 
 
 def _unverified(signature: fg.Signature) -> str:
-    """What it means that a result is not verified, and what to do."""
     if signature.state == "broken":
         return (
             f"is BROKEN: {signature.reason}. Do not use its numbers. Get the file again from its "

@@ -323,7 +323,6 @@ def group_tables(result: fg.Evaluation, thresholds: Sequence[float]) -> Iterator
 
 
 def _groups(result: fg.Evaluation) -> tuple[list[tuple[str, fg.Evaluation]], int]:
-    """All rows and the first groups that have some, and how many more there are."""
     task = result.plan.task
     told = [name for name in task.groups_told if name not in result.released.joined]
     parts = [(name, result.select(group=name)) for name in first(told)]

@@ -10,12 +10,12 @@ from rich.table import Table
 from fedgauge import storage
 from fedgauge.cli.command import command
 from fedgauge.cli.options import HERE, Model, SiteOption
-from fedgauge.cli.terminal import epsilon_of, print_whole, screen
+from fedgauge.cli.terminal import epsilon_of, price, print_whole, screen
 from fedgauge.doctor import examine
 from fedgauge.errors import FedgaugeError, SiteError
 from fedgauge.keys import key_from_text, key_to_text
 from fedgauge.privacy import DistributedDP, LocalDP
-from fedgauge.privacy.models import chance, tag_of
+from fedgauge.privacy.models import tag_of
 from fedgauge.site import (
     Cost,
     Policy,
@@ -243,11 +243,9 @@ def trust(
         raise SiteError("a coordinator cannot also be an approver. Choose one of the two.")
     if replace:
         site, old = replace_trust(site_file, role, name, key)
-    else:
-        add_trust(site_file, role, name, key)
-    if replace:
         _say_replaced(site, role, name, old, key)
     else:
+        add_trust(site_file, role, name, key)
         may = "may start evaluations" if coordinator else "is an approved site"
         may = "approves of evaluations" if approver else may
         screen.print(f"{name} {may} for {site_file}")
@@ -305,17 +303,13 @@ def _site_table(site: Site) -> Table:
     table.add_row("Site", site.name)
     table.add_row("Public key", key_to_text(site.key.public))
     table.add_row("Dataset", site.dataset)
-    for title, model in (
-        ("Sums with noise", DistributedDP),
-        ("Local reports, with noise", LocalDP),
-    ):
-        table.add_row(title, _allowed_or_not(tag_of(model) in policy.models))
+    table.add_row("Sums with noise", _allowed_or_not(tag_of(DistributedDP) in policy.models))
+    table.add_row("Local reports, with noise", _allowed_or_not(tag_of(LocalDP) in policy.models))
     for title, told in _exact(policy):
         table.add_row(title, told)
     table.add_row("Sites in a sum", f"at least {policy.min_cohort}")
     table.add_row("Colluding sites to withstand", f"at least {policy.min_colluding}")
-    most = Cost(policy.max_epsilon, policy.max_delta)
-    table.add_row("One evaluation may cost", _in_words(most))
+    table.add_row("One evaluation may cost", price(Cost(policy.max_epsilon, policy.max_delta)))
     table.add_row("All evaluations of the dataset may cost", _budget(site))
     table.add_row("Ranges of the score", f"at most {policy.max_bins:,}")
     table.add_row("Counts that leave in one evaluation", f"at most {policy.max_counts:,}")
@@ -339,20 +333,14 @@ def _site_table(site: Site) -> Table:
 
 
 def _budget(site: Site) -> str:
-    """The limit in force on the dataset that the site file names."""
     default = site.policy.default_limit
     try:
         limit = site.ledger.total(site.dataset, default_limit=default).limit
     except FedgaugeError:
-        return f"{_in_words(default)}, unless the ledger says otherwise, which cannot be read"
+        return f"{price(default)}, unless the ledger says otherwise, which cannot be read"
     if limit is None or limit == default:  # there is one, since a default is given
-        return _in_words(default)
-    return f"{_in_words(limit)} (by the ledger; by the site file {_in_words(default)})"
-
-
-def _in_words(cost: Cost) -> str:
-    """A limit, its delta as a chance."""
-    return f"epsilon {cost.epsilon:.12g}, delta {chance(cost.delta) if cost.delta else 0}"
+        return price(default)
+    return f"{price(limit)} (by the ledger; by the site file {price(default)})"
 
 
 def _allowed_or_not(allowed: bool) -> str:

@@ -59,11 +59,6 @@ _AS_OPTIONS = {
     "outside='clip'": "--clip",
     'outside="clip"': "--clip",
     "Examples(y_true, y_score, subject=...)": "--subject COLUMN",
-    "noise='skellam'": "--noise skellam",
-    'noise="skellam"': "--noise skellam",
-    'noise="polya"': "--noise polya",
-    "noise='polya'": "--noise polya",
-    "noise='discrete-gaussian'": "--noise discrete-gaussian",
     "Raise min_survivors above max_colluding": "Use more clients",
     "min_survivors must be at most clients": "--min-survivors must be at most --clients",
     "Add clients or lower cohort.min_survivors": "Add files, or plan with --min-survivors",
@@ -145,6 +140,7 @@ _PARAMETER = re.compile(
     r"^(epsilon|delta|parties|auc|examples|positive_rate|level|quantiles|max_per_unit|min_survivors|"
     r"max_colluding|min_cell|not_after)(?= (?:must|cannot|is for) )"
 )
+_NOISE = re.compile(r"noise=['\"](polya|skellam|discrete-gaussian)['\"]")
 _RATE = re.compile(r"^(fpr|recall|precision)(?= must )")
 _SETTING = re.compile(r"\b(min_survivors|min_cell) = (?=\d)")
 _TREE = re.compile(r"\btree \((\d+(?:, \d+)*),?\)")
@@ -191,6 +187,7 @@ def as_options(reason: str) -> str:
     for name, option in _AS_OPTIONS.items():
         told = told.replace(name, option)
     told = _PARAMETER.sub(lambda found: _option(found[1]), told)
+    told = _NOISE.sub(r"--noise \1", told)
     told = _RATE.sub(lambda found: f"--at-{found[1]}", told)
     told = _SETTING.sub(lambda found: f"{_option(found[1])} ", told)
     return _TREE.sub(lambda found: f"--tree {found[1].replace(', ', 'x')}", told)
@@ -277,6 +274,15 @@ def print_whole(table: Table) -> None:
     screen.print(table, crop=False)
 
 
+def price(cost: Cost) -> str:
+    """A cost as an officer reads it."""
+    from fedgauge.privacy.models import chance
+
+    if cost.is_exact_sum:
+        return "one exact sum"
+    return f"epsilon {cost.epsilon:.12g}, delta {chance(cost.delta) if cost.delta else 0}"
+
+
 def epsilon_of(cost: Cost) -> str:
     """A price in one word."""
     return "exact" if cost.is_exact_sum else f"{cost.epsilon:g}"
@@ -313,7 +319,12 @@ def refuse_to_replace(**paths: Path | None) -> None:
                 )
             continue
         kind, option = _KINDS[name]
-        for file in _plots(path) if name == "plots" else [path]:
+        files = [path]
+        if name == "plots":
+            from fedgauge.plots.figures import NAMES, OF_SLICES
+
+            files = [path / plot for plot in (*NAMES, *OF_SLICES)]
+        for file in files:
             try:
                 # What is no file is refused where it is written; empty ones hold nothing to lose.
                 replaces = file.is_file() and file.stat().st_size > 0 and not _is_one(kind, file)
@@ -326,14 +337,7 @@ def refuse_to_replace(**paths: Path | None) -> None:
                 )
 
 
-def _plots(folder: Path) -> list[Path]:
-    from fedgauge.plots.figures import NAMES, OF_SLICES
-
-    return [folder / name for name in (*NAMES, *OF_SLICES)]
-
-
 def _is_one(kind: str, path: Path) -> bool:
-    """Whether a file is of a kind that fedgauge writes."""
     if kind == "plot":
         from fedgauge.plots.figures import is_plot
 

@@ -254,7 +254,6 @@ def _design(
 
 
 def _join(files: list[Path], columns: PartyFiles) -> JoinedExamples:
-    """Scores and labels of the files."""
     from fedgauge.vertical.joining import join, scored_by_parties
 
     dialect = columns.dialect
@@ -378,7 +377,9 @@ def plan(
     screen.print(summary_table(outlook))
     screen.print()
     screen.print(mechanism_table(outlook))
-    screen.print(best_in_words(outlook))
+    alike, apart = (next(iter(each)) for each in (outlook.alike, outlook.apart))
+    alone = alike if alike == apart else f"{alike} where scores are alike, {apart} where apart"
+    screen.print(f"Best for everything: histogram. Best for the AUC alone: {alone}.")
     if told is not None:
         screen.print(told)
 
@@ -424,13 +425,6 @@ def mechanism_table(outlook: fg.LabelOutlook) -> Table:
         "where each has a range of its own; the whole error, alike, over that of chance."
     )
     return table
-
-
-def best_in_words(outlook: fg.LabelOutlook) -> str:
-    """Which mechanism to take."""
-    alike, apart = (next(iter(each)) for each in (outlook.alike, outlook.apart))
-    alone = alike if alike == apart else f"{alike} where scores are alike, {apart} where apart"
-    return f"Best for everything: histogram. Best for the AUC alone: {alone}."
 
 
 def need_in_words(outlook: fg.LabelOutlook, text: str, *, alone: bool) -> str:

@@ -18,7 +18,6 @@ import typer
 import fedgauge as fg
 from fedgauge import storage
 from fedgauge.cli.command import command
-from fedgauge.cli.exchange_coordinator import price
 from fedgauge.cli.options import (
     HERE,
     Delta,
@@ -36,6 +35,7 @@ from fedgauge.cli.options import (
 )
 from fedgauge.cli.terminal import (
     fail,
+    price,
     print_result,
     refuse_to_replace,
     say_counted,
@@ -316,15 +316,23 @@ def assign(
     _save(assigned, output, site)
     useless = expected.noise > _USELESS
     if useless:
-        _warn_of_useless(expected)
+        warn(
+            f"noise and bins are expected to move the AUC by {expected.noise:.2g}, and one in "
+            "twenty times by more than twice as much: such a result is of little use. It takes "
+            "more examples or a larger --epsilon."
+        )
     _say_who(assigned, held, site)
     if not useless:
-        _say_enough(expected)
+        noise, sampling = expected
+        enough = "noise hardly adds to that" if noise < sampling / 2 else "more examples would help"
+        screen.print(
+            f"The AUC is expected to be off by {noise:.2g} through noise and bins, next to "
+            f"{sampling:.2g} through so many examples: {enough}."
+        )
     _say_next(assigned, output, site, kept)
 
 
 def _inputs(files: list[Path], options: AssignOptions) -> tuple[fg.IdTable | None, list[Path]]:
-    """The scores, where there is a file of them, and the rosters."""
     key, score = options.key, options.score
     if options.client_scored:
         if key is not None or score is not None:
@@ -358,7 +366,6 @@ def _known(scores: fg.IdTable, held: dict[bytes, Roster], site: Site) -> tuple[p
 
 
 def _by_party(paths: list[Path], site: Site) -> dict[bytes, Roster]:
-    """Rosters by public key, of parties that this site knows."""
     held: dict[bytes, Roster] = {}
     for path in paths:
         with located(str(path)):
@@ -482,23 +489,6 @@ def _say_who(assigned: AnyAssignment, held: dict[bytes, Roster], site: Site) -> 
         lost = assigned.unlabelled
         scores = "1 score is" if lost == 1 else f"{lost:,} scores are"
         screen.print(f"{scores} on no roster: left out")
-
-
-def _say_enough(expected: _Errors) -> None:
-    noise, sampling = expected
-    enough = "noise hardly adds to that" if noise < sampling / 2 else "more examples would help"
-    screen.print(
-        f"The AUC is expected to be off by {noise:.2g} through noise and bins, next to "
-        f"{sampling:.2g} through so many examples: {enough}."
-    )
-
-
-def _warn_of_useless(expected: _Errors) -> None:
-    warn(
-        f"noise and bins are expected to move the AUC by {expected.noise:.2g}, and one in "
-        "twenty times by more than twice as much: such a result is of little use. It takes more "
-        "examples or a larger --epsilon."
-    )
 
 
 def _say_next(assigned: AnyAssignment, folder: Path, site: Site, kept: Path) -> None:

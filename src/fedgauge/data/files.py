@@ -176,7 +176,6 @@ def _opener(path: Path, dialect: Dialect) -> Opener:
 
 
 def _start(path: Path) -> bytes:
-    """The first bytes of a file of rows, of which there must be some."""
     try:
         with open_regular(path) as file:
             start = file.read(4)
@@ -446,6 +445,13 @@ def check_columns(wanted: Sequence[str], present: Sequence[str]) -> None:
             raise InputError(f"{seen[name]} columns are named {name!r}. Rename all but one.")
 
 
+def check_plain(schema: pa.Schema, columns: Iterable[str]) -> None:
+    """Refuse a column of lists."""
+    for name in columns:
+        if pa.types.is_nested(schema.field(name).type):
+            raise InputError(f"column {name!r} holds lists. Name a column of plain values.")
+
+
 def list_columns(names: Sequence[str]) -> str:
     """Which columns there are, in a sentence; not where these may be values of a row."""
     # Without a header the first row, a person's label and score, stands in its place.
@@ -659,6 +665,7 @@ def _side_by_side(columns: list[Column]) -> NDArray[Any]:
     return table.T
 
 
+FRAME: Final = "the data frame"  # as errors call it
 _NESTED: Final = (list, tuple, dict, set, np.ndarray)
 
 
@@ -792,9 +799,7 @@ class ScoreFile:
         with located(str(self)):
             skipped: list[None] = []
             table = self._open(self._columns.lenient_types, lambda: skipped.append(None))
-            for name in self._columns.words:
-                if pa.types.is_nested(table.schema.field(name).type):
-                    raise InputError(f"column {name!r} holds lists. Name a column of plain values.")
+            check_plain(table.schema, self._columns.words)
             kinds = {name: table.schema.field(name).type for name in self._columns.numbers}
             for name, kind in kinds.items():
                 self._columns.lenient_scores(name, pa.array([], kind))
@@ -802,16 +807,13 @@ class ScoreFile:
             first = next(table.batches, None) if text else None
             if first is not None and len(first):
                 for name in text:
-                    self._check_numbers(name, first[name])
+                    scores = self._columns.lenient_scores(name, first[name])
+                    if first[name].null_count < len(first) and np.isnan(scores).all():
+                        raise InputError(not_numbers(name))
             elif skipped:
                 raise InputError(
                     "no row has as many columns as the header. Check the separator (separator=...)."
                 )
-
-    def _check_numbers(self, name: str, column: pa.Array) -> None:
-        missing = column.null_count == len(column)
-        if not missing and np.all(np.isnan(self._columns.lenient_scores(name, column))):
-            raise InputError(not_numbers(name))
 
 
 class ScoreTable:
@@ -847,19 +849,11 @@ class ScoreTable:
     ) -> None:
         self._client = client
         self._columns = NamedColumns.read(label, score, group, subject, decimal)
-        self._wanted = (*self._columns.all, client)
-        self._frame, self._open = frame_of(source), {}
-        if self._frame is not None:
-            with located(str(self)):
-                check_distinct(self._wanted)
-                check_columns(self._wanted, self._frame.columns)
-            return
-        paths = paths_of(source)
-        dialect = Dialect(separator, decimal)
-        self._open = {path: checked_opener(path, self._wanted, dialect) for path in paths}
+        wanted = (*self._columns.all, client)
+        self._frame, self._open = open_source(source, wanted, Dialect(separator, decimal))
 
     def __str__(self) -> str:
-        return ", ".join(map(str, self._open)) or "the data frame"
+        return ", ".join(map(str, self._open)) or FRAME
 
     def batches(self) -> Iterator[tuple[NDArray[Any], Examples]]:
         """Batches of examples, each with the name of every row's client."""
@@ -879,6 +873,19 @@ class ScoreTable:
         names = np.array([str(name) for name in column.dictionary.to_pylist()], dtype=object)
         chosen: NDArray[Any] = names[from_arrow(column.indices)]
         return chosen
+
+
+def open_source(
+    source: Any, wanted: Sequence[str], dialect: Dialect
+) -> tuple[Any, dict[Path, Opener]]:
+    """The data frame, or how to open each file; refuses what lacks one of the columns."""
+    frame = frame_of(source)
+    if frame is None:
+        return None, {path: checked_opener(path, wanted, dialect) for path in paths_of(source)}
+    with located(FRAME):
+        check_distinct(wanted)
+        check_columns(wanted, frame.columns)
+    return frame, {}
 
 
 def paths_of(source: Any) -> list[Path]:

@@ -41,14 +41,9 @@ class Fingerprint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
     def fits(self, other: "Fingerprint") -> bool:
         """Whether both can be of the same data."""
-        pairs = (
-            (self.scores, other.scores),
-            (self.groups, other.groups),
-            (self.named, other.named),
-        )
-        return self._same_labels(other) and all(
-            None in pair or pair[0] == pair[1] for pair in pairs
-        )
+        mine, theirs = ((each.scores, each.groups, each.named) for each in (self, other))
+        fits = (None in pair or pair[0] == pair[1] for pair in zip(mine, theirs, strict=True))
+        return self._same_labels(other) and all(fits)
 
     def overlaps(self, other: "Fingerprint") -> bool:
         """Whether both can be of the same rows and share a score, whatever their groups."""

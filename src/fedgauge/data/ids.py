@@ -13,16 +13,7 @@ from numpy.typing import NDArray
 
 from fedgauge.data.columns import Column, distinct, from_arrow, pick, read_column, stack
 from fedgauge.data.examples import numbers_of
-from fedgauge.data.files import (
-    WORDS,
-    Dialect,
-    check_columns,
-    check_distinct,
-    checked_opener,
-    frame_of,
-    names_of,
-    paths_of,
-)
+from fedgauge.data.files import FRAME, WORDS, Dialect, names_of, open_source
 from fedgauge.errors import InputError, located
 
 _TEXT: Final = pa.large_string()  # of which an array may hold more than 2 GiB
@@ -81,17 +72,10 @@ class IdTable:
         self.party = party
         self._id, self._value = id, value
         wanted = (id, value) if party is None else (id, value, party)
-        self._frame, self._open = frame_of(source), {}
-        if self._frame is not None:
-            with located(str(self)):
-                check_distinct(wanted)
-                check_columns(wanted, self._frame.columns)
-            return
-        dialect = Dialect(separator, decimal)
-        self._open = {path: checked_opener(path, wanted, dialect) for path in paths_of(source)}
+        self._frame, self._open = open_source(source, wanted, Dialect(separator, decimal))
 
     def __str__(self) -> str:
-        return ", ".join(map(str, self._open)) or "the data frame"
+        return ", ".join(map(str, self._open)) or FRAME
 
     def read(self, *, numbers: bool) -> Identified:
         """Ids and values; `numbers` says whether these are scores."""
@@ -123,7 +107,6 @@ class IdTable:
             yield part, names
 
     def _columns(self, place: Any, types: Mapping[str, pa.DataType]) -> Mapping[str, Any]:
-        """The columns of a file, or of the frame."""
         if self._frame is not None:
             return {name: self._frame[name].to_native() for name in types}
         batches = list(self._open[place](types, None).batches)

@@ -65,11 +65,9 @@ class Rewrite(NamedTuple):
                 f"{self.target} that ending."
             )
         with located(str(self.source)):
-            return (
-                _rewrite_parquet(self, transform)
-                if form.delimiter is None
-                else (_rewrite_text(self, transform, form, form.delimiter.encode()))
-            )
+            if form.delimiter is None:
+                return _rewrite_parquet(self, transform)
+            return _rewrite_text(self, transform, form, form.delimiter.encode())
 
     def check_new(self, names: list[str]) -> None:
         """Refuse to add a column that there is."""
@@ -303,7 +301,6 @@ def _reading(path: Path, form: FileForm) -> Iterator[Iterator[bytes]]:
 
 
 def _lines(file: BinaryIO | gzip.GzipFile) -> Iterator[bytes]:
-    """The lines; none is read any further than a row may be long."""
     try:
         while line := file.readline(_LONGEST + 1):
             if len(line) > _LONGEST:

@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 from fedgauge.arrays import Floats
 from fedgauge.data.columns import pick, read_leniently
 from fedgauge.data.examples import Data, Examples, Label, read_batches
-from fedgauge.data.files import WORDS, Dialect, ScoreFile, Skip, checked_opener, not_numbers
+from fedgauge.data.files import (
+    WORDS,
+    Dialect,
+    ScoreFile,
+    Skip,
+    check_plain,
+    checked_opener,
+    not_numbers,
+)
 from fedgauge.data.ids import is_whole, read_ids
 from fedgauge.errors import FedgaugeError, InputError, located
 
@@ -323,9 +331,7 @@ class KeyedFile:
         """Refuse columns whose type is not that of an id or a label; reads no row."""
         with located(str(self)):
             schema = self._open(self._types, lambda: None).schema
-            for name in self._types:
-                if pa.types.is_nested(schema.field(name).type):
-                    raise InputError(f"column {name!r} holds lists. Name a column of plain values.")
+            check_plain(schema, self._types)
             lenient_ids(pa.array([], schema.field(self._key).type))
 
 

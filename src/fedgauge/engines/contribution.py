@@ -214,7 +214,6 @@ def find_bins(plan: EvaluationPlan, released: Released, session: bytes = b"") ->
 
 
 def _split(plan: EvaluationPlan, total: Numbers) -> tuple[Numbers, tuple[TableSum, ...]]:
-    """The numbers of the histogram, and those of each table."""
     cells = [table.cells(plan.task.layout, plan.axis) for table in plan.tables]
     first = plan.numbers - sum(cells)
     counted, *tables = np.split(total, first + np.cumsum([0, *cells[:-1]]).astype(int))

@@ -4,8 +4,9 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from fedgauge import storage
-from fedgauge.engines.exchange import INVITATION, VERBS, Exchange, Progress, listed, place_of
+from fedgauge.engines.exchange import INVITATION, Exchange, Progress, listed, place_of
 from fedgauge.engines.network import KnownTotals, conclude, follow
+from fedgauge.engines.participant import STEPS
 from fedgauge.errors import ExchangeError, FedgaugeError, PlanError, SiteError
 from fedgauge.estimation.distribution import Aligned
 from fedgauge.keys import key_to_text
@@ -21,7 +22,6 @@ FindTotals = Callable[[Site, EvaluationPlan], KnownTotals | None]
 
 
 def _no_totals(site: Site, plan: EvaluationPlan) -> None:
-    """There are none: rows have a label and a score."""
     del site
     if plan.task.of_labels:
         raise PlanError(
@@ -31,7 +31,6 @@ def _no_totals(site: Site, plan: EvaluationPlan) -> None:
 
 
 def _require_parties(totals: KnownTotals, members: Collection[bytes], site: Site) -> None:
-    """Refuse members who were given no bins."""
     strangers = [member for member in members if member not in totals.parties]
     if strangers:
         names = ", ".join(site.peers.get(member, key_to_text(member)) for member in strangers)
@@ -124,7 +123,12 @@ class Coordinator:
             self._exchange.write_evidence(invitation, server.evidence)
         if isinstance(outcome, Sum):
             if not invitation.plan.is_search:
-                return self._finish(server, outcome)
+                totals = self._totals(self._site, invitation.plan)
+                key = self._site.key
+                result = conclude(server, outcome, key=key, estimator=Aligned(), totals=totals)
+                self._exchange.write_result(result.record.to_json())
+                self._path(invitation).unlink()
+                return result
             server = follow(server, outcome)
         self._store(server)
         self._write_requests(server)
@@ -135,7 +139,7 @@ class Coordinator:
         ignored = f"Set aside: {listed(aside)}. " if aside else ""
         told = (
             f"{place_of(server.invitation.plan, server.stage)} waits for {names} to "
-            f"{VERBS[server.stage]}. "
+            f"{STEPS[server.stage]}. "
             f"{ignored}`fedgauge exchange advance` again then"
         )
         if len(server.requests) - len(missing) < server.answers_needed:
@@ -180,13 +184,6 @@ class Coordinator:
     def abandon(self) -> None:
         """Forget the exchange; its sites learn nothing of it."""
         self._path(self._exchange.invitation()).unlink(missing_ok=True)
-
-    def _finish(self, server: SummationServer, outcome: Sum) -> Evaluation:
-        totals = self._totals(self._site, server.invitation.plan)
-        result = conclude(server, outcome, key=self._site.key, estimator=Aligned(), totals=totals)
-        self._exchange.write_result(result.record.to_json())
-        self._path(server.invitation).unlink()
-        return result
 
     def _load(self) -> SummationServer:
         invitation = self._exchange.invitation()

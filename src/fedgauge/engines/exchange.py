@@ -36,7 +36,6 @@ from fedgauge.secagg.evidence import Fault, File
 from fedgauge.site import Site
 from fedgauge.storage import kind_of, read_regular, write_whole
 
-VERBS: Final = STEPS
 INVITATION: Final = "invitation.fgx"
 EVIDENCE: Final = "evidence.fgx"
 SECOND: Final = "second"
@@ -65,7 +64,7 @@ class Progress:
     @property
     def verb(self) -> str:
         """What the sites do in this round."""
-        return VERBS[self.stage]
+        return STEPS[self.stage]
 
 
 class Exchange:
@@ -210,7 +209,13 @@ class Exchange:
     def _finished(self, invitation: Invitation, aside: dict[str, str]) -> bool:
         try:
             saved = read_regular(self.result_path, _MOST_RESULT, ExchangeError)
-            _require_result_of(invitation, saved)
+            if not signature.is_signed(saved, invitation):
+                raise ExchangeError(
+                    "it is not the result that the coordinator signed for this evaluation."
+                )
+            found = signature.examine(saved, Record.from_json(saved))
+            if found.state != "unknown key":
+                raise ExchangeError(f"it is no result that counts: {found.in_words}.")
         except FedgaugeError as error:
             if os.path.lexists(self.result_path):
                 aside[RESULT] = in_one_line(str(error))
@@ -272,7 +277,7 @@ class Exchange:
         self.require_open(invitation)
         ignored = f" Set aside: {listed(aside)}." if aside else ""
         raise ExchangeError(
-            f"there is no request to {VERBS[stage]} for this site in {self._at(invitation)} yet: "
+            f"there is no request to {STEPS[stage]} for this site in {self._at(invitation)} yet: "
             f"the coordinator writes it with `fedgauge exchange advance`.{ignored}"
         )
 
@@ -318,7 +323,7 @@ class Exchange:
             try:
                 check(envelope.sender, data)
             except FedgaugeError as error:
-                aside[_shown(path)] = str(error)
+                aside[in_one_line(path.name)] = str(error)
             else:
                 replies.setdefault(envelope.sender, data)
         return replies, aside
@@ -341,7 +346,6 @@ class Exchange:
         return self.replies(invitation, stage, check)
 
     def _asked(self, invitation: Invitation, stage: Stage, aside: dict[str, str]) -> Iterator[int]:
-        """Members who were asked to answer in a round."""
         if stage == Stage.ADVERTISE:
             yield from range(len(invitation.members))
             return
@@ -364,7 +368,7 @@ class Exchange:
                     recipients={envelope.recipient},
                 )
             except FedgaugeError as error:
-                aside[_shown(path)] = str(error)
+                aside[in_one_line(path.name)] = str(error)
             else:
                 yield data, envelope
 
@@ -407,23 +411,15 @@ def _envelopes(
             data = read_regular(path, MOST_BYTES, ExchangeError)
             envelope = Envelope.from_bytes(data)
         except ExchangeError as error:
-            aside[_shown(path)] = in_one_line(str(error))
+            aside[in_one_line(path.name)] = in_one_line(str(error))
         except FedgaugeError as error:
-            aside[_shown(path)] = f"{error} {_AGAIN}"
+            aside[in_one_line(path.name)] = f"{error} {_AGAIN}"
         else:
             yield path, data, envelope
 
 
 def _evidence(path: Path) -> File:
     return _understood(path, "evidence", File.from_bytes, most=_MOST_EVIDENCE)
-
-
-def _require_result_of(invitation: Invitation, saved: bytes) -> None:
-    if not signature.is_signed(saved, invitation):
-        raise ExchangeError("it is not the result that the coordinator signed for this evaluation.")
-    found = signature.examine(saved, Record.from_json(saved))
-    if found.state != "unknown key":
-        raise ExchangeError(f"it is no result that counts: {found.in_words}.")
 
 
 def _understood(path: Path, kind: str, read: Callable[[bytes], M], *, most: int = MOST_BYTES) -> M:
@@ -437,7 +433,7 @@ def _understood(path: Path, kind: str, read: Callable[[bytes], M], *, most: int 
 
 def _file_name(stage: Stage, member: int, name: str, kind: str) -> str:
     """The name of a file from or to a member, who is numbered: two may have one name."""
-    return f"{stage:d}-{VERBS[stage]}.{member + 1}.{name}.{kind}.fgx"
+    return f"{stage:d}-{STEPS[stage]}.{member + 1}.{name}.{kind}.fgx"
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -469,11 +465,6 @@ def _in_the_way(path: Path) -> _InTheWay | None:
     return _InTheWay(
         f"cannot write {path}: {kind or 'a file of another user'} is in its place. Remove {path}."
     )
-
-
-def _shown(path: Path) -> str:
-    """The name of a file as it is told: anybody may have chosen it."""
-    return in_one_line(path.name)
 
 
 def listed(aside: dict[str, str]) -> str:

@@ -234,9 +234,10 @@ class _GridCarrier:
 def _participant(
     message: Message, context: Context, score: Score
 ) -> Participant | SimulatedParticipant:
-    """Whoever answers for this node."""
     # The score function sees what the digests are of, and nothing that differs between nodes.
-    brought, told = _brought(message.content), context_of(context)
+    records = sorted(message.content.items())
+    brought = RecordDict({name: record for name, record in records if name != ACTION})
+    told = context_of(context)
     delivery = Delivery(digest_records(brought), setting_of(told))
 
     def data() -> Data:
@@ -253,7 +254,9 @@ def site_of(context: Context) -> Site | None:
     path = context.node_config.get(SITE_OPTION)
     if path is not None:
         return Site.from_toml(str(path))
-    if not _is_simulation():
+    # No server can set an environment variable, as it can a run's config. Flower's simulation hands
+    # it on to its workers.
+    if os.environ.get(SIMULATION_VARIABLE) != "1":
         raise SiteError(
             "this node has no site file, so nothing says whom it trusts. Make one with `fedgauge "
             f"site init` and name it in the node config: {SITE_OPTION}. In a simulation, where no "
@@ -267,11 +270,6 @@ def memory_of(context: Context) -> MutableMapping[str, Any]:
     if ACTION not in context.state:
         context.state[ACTION] = ConfigRecord()
     return context.state[ACTION]
-
-
-def _brought(content: RecordDict) -> RecordDict:
-    """What a message brings to score with, sorted as in its digest; not fedgauge's own record."""
-    return RecordDict({name: record for name, record in sorted(content.items()) if name != ACTION})
 
 
 def context_of(context: Context) -> Context:
@@ -338,15 +336,6 @@ def setting_of(context: Context) -> bytes:
     """What all nodes of a run have in common besides what they are sent."""
     plain = (context.run_id, sorted(context.run_config.items()))
     return hashlib.sha256(b"fedgauge run\0" + msgspec.msgpack.encode(plain)).digest()
-
-
-def _is_simulation() -> bool:
-    """Whether the owner of this process said that it simulates nodes.
-
-    By an environment variable, since no server can set one: a run's config comes from its sender.
-    Flower's simulation hands it on to its workers.
-    """
-    return os.environ.get(SIMULATION_VARIABLE) == "1"
 
 
 def message_to(

@@ -509,7 +509,6 @@ class Participant:
             )
 
     def _take_up(self, first: bytes, session: bytes) -> None:
-        """Bring along what the second of two rounds needs of the first: rows and approval."""
         keep_approval(self._site, first, session)
         note = self.recall(first)
         if note is not None:
@@ -561,7 +560,6 @@ class Participant:
         return reply
 
     def _approver(self, invitation: Invitation) -> bytes | None:
-        """Who approved of an evaluation, where this site wants that."""
         if not self._site.approvers:
             return None
         if self._delivery is not None:

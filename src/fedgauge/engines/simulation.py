@@ -66,12 +66,13 @@ from fedgauge.secagg import Duties, Stage, Sum, SummationClient, SummationServer
 
 Clients = Mapping[str, Data] | Iterable[tuple[str, Data]]
 # Takes the histogram of a client, or of several whose counts no rule of the plan could touch.
-Take = Callable[[ScoreHistogram], None]
+Take = Callable[[ScoreHistogram], object]
 
 _SMALL: Final = 1024  # rows of a client that is counted with others
 _JUDGED: Final = 64  # clients, the first ones, that are always counted alone and looked at
 _TOGETHER_ROWS: Final = 16_384
 _TOGETHER_CLIENTS: Final = 1024
+_ANY_ROWS: Final = 2**62  # in one histogram, where reports are made of them one by one
 
 
 def count_clients(
@@ -331,16 +332,35 @@ def evaluate(
     >>> evaluate(clients).roc_auc
     Estimate(0.8889, interval 0.4010..0.9884 at 95%)
     """
-    _check_kinds(plan, privacy, axis, cohort, estimator, score_sums, calibrator)
+    _check_kinds(
+        plan=plan,
+        privacy=privacy,
+        axis=axis,
+        cohort=cohort,
+        estimator=estimator,
+        score_sums=score_sums,
+        calibrator=calibrator,
+    )
     hints = _Hints(examples, positive_rate, scores)
     found = axis == "two-round" or isinstance(axis, TwoRound)
     paired = not (privacy.sends_reports or found or (axis == "auto" and hints.of_any_scale))
     told = _task(task, groups, models, positive, paired=paired)
     hints.check()
     if plan is not None:
-        asked: dict[str, object] = {"task": task, "groups": groups, "models": models}
-        asked |= {"positive": positive, "at": at}
-        _refuse_shortcuts(privacy, axis, tree, cohort, asked, hints, score_sums, calibrator)
+        _refuse_shortcuts(
+            privacy=privacy != SecureAggregation(),
+            axis=axis != "auto",
+            tree=tree != "auto",
+            cohort=cohort is not None,
+            task=task is not None,
+            groups=groups is not None,
+            models=models is not None,
+            positive=positive is not None,
+            at=at is not None,
+            hints=bool(hints.named()),
+            score_sums=score_sums,
+            calibrator=calibrator is not None,
+        )
         return simulate(clients, plan, estimator=estimator, seed=seed)
     if examples:
         _warn_of_delta(privacy, examples)
@@ -428,22 +448,17 @@ def run(
         return final
 
     if plan.is_search:
-        _require_again(clients)
+        if not isinstance(clients, Mapping | Sequence | ScoreTable):
+            raise InputError(
+                "two rounds read the data twice, and an iterator gives it once. Pass a mapping of "
+                "clients, or a ScoreTable."
+            )
         # Of all clients, whose rows report in one of both rounds.
         secret = source.words(4).tobytes() if plan.privacy.sends_reports else b""
         found, plan = _run_once(clients, plan, resolved, source, summation, secret)
         plan = find_bins(plan, found)
         return _run_once(clients, plan, lambda _: plan, source, summation, secret)
     return _run_once(clients, plan, resolved, source, summation)
-
-
-def _require_again(clients: Clients | ScoreTable) -> None:
-    """Refuse data that can be read only once, where there are two rounds."""
-    if not isinstance(clients, Mapping | Sequence | ScoreTable):
-        raise InputError(
-            "two rounds read the data twice, and an iterator gives it once. Pass a mapping of "
-            "clients, or a ScoreTable."
-        )
 
 
 def _run_once(
@@ -458,47 +473,24 @@ def _run_once(
     if summation == "secure":
         return _run_securely(clients, resolved, source)
     if plan.privacy.sends_reports:
-        pooled, draw = _Pooled(plan), draws_of(plan, source, secret)
-        count = count_clients(clients, plan, pooled.take, largest=pooled.largest, draw=draw)
-        return simulate_reports(plan, pooled.histogram, count, source), plan
-    added = _Added(plan)
-    count = count_clients(clients, plan, added.take, largest=added.largest)
+        pooled, draw = plan.histogram(), draws_of(plan, source, secret)
+        count = count_clients(clients, plan, pooled.__iadd__, largest=_ANY_ROWS, draw=draw)
+        return simulate_reports(plan, pooled, count, source), plan
+    numbers: Numbers = np.zeros(plan.numbers, dtype=np.int64)
+
+    def add(histogram: ScoreHistogram) -> None:
+        np.add(numbers, to_numbers(plan, histogram), out=numbers)
+
+    count = count_clients(clients, plan, add, largest=plan.summed.largest)
     final = resolved(count)
     for shares in [1] * count if summation == "every-share" else [count]:
-        added.numbers += draw_noise(final, source, shares=shares)
-    return release(final, added.numbers, count), final
-
-
-class _Added:
-    """The sum of clients' numbers, without noise."""
-
-    def __init__(self, plan: EvaluationPlan) -> None:
-        self._plan = plan
-        self.largest = plan.summed.largest
-        self.numbers: Numbers = np.zeros(plan.numbers, dtype=np.int64)
-
-    def take(self, histogram: ScoreHistogram) -> None:
-        """Add what a client would send."""
-        self.numbers += to_numbers(self._plan, histogram)
-
-
-class _Pooled:
-    """All rows in one histogram, to be reported one by one."""
-
-    largest: Final = 2**62
-
-    def __init__(self, plan: EvaluationPlan) -> None:
-        self.histogram = plan.histogram()
-
-    def take(self, histogram: ScoreHistogram) -> None:
-        """Add rows."""
-        self.histogram += histogram
+        numbers += draw_noise(final, source, shares=shares)
+    return release(final, numbers, count), final
 
 
 def _run_securely(
     clients: Clients | ScoreTable, resolved: Callable[[int], EvaluationPlan], source: WordSource
 ) -> tuple[Released, EvaluationPlan]:
-    """Every client by itself under the protocol."""
     if isinstance(clients, ScoreTable):
         raise InputError(
             "a secure sum needs each client's data on its own. Pass a mapping of clients, or one "
@@ -675,7 +667,6 @@ def _task(
     *,
     paired: bool,
 ) -> AnyTask:
-    """The task, from what it was given in short."""
     if task is not None:
         if not isinstance(task, AnyTask) or task.of_labels:
             raise PlanError("task must be a BinaryTask, a MulticlassTask or a MultilabelTask.")
@@ -690,56 +681,27 @@ def _task(
     return structs.replace(told, pairs=(tuple(told.models),))
 
 
-def _check_kinds(
-    plan: Any,
-    privacy: Any,
-    axis: Any,
-    cohort: Any,
-    estimator: Any,
-    score_sums: Any,
-    calibrator: Any,
-) -> None:
-    no_map = calibrator is None
-    named = ("auto", "two-round")
-    for name, value, fits, wanted in (
-        ("plan", plan, plan is None or isinstance(plan, EvaluationPlan), "an EvaluationPlan"),
-        ("privacy", privacy, isinstance(privacy, AnyPrivacyModel), "such as SecureAggregation()"),
-        (
-            "axis",
-            axis,
-            isinstance(axis, Axis | TwoRound) or axis in named,
-            "'auto', 'two-round', an Axis or a TwoRound",
-        ),
-        ("cohort", cohort, cohort is None or isinstance(cohort, Cohort), "a Cohort"),
-        ("estimator", estimator, isinstance(estimator, Estimator), "such as Aligned()"),
-        ("score_sums", score_sums, isinstance(score_sums, bool), "True or False"),
-        ("calibrator", calibrator, no_map or isinstance(calibrator, Calibrator), "a Calibrator"),
-    ):
-        if not fits:
+_KINDS: Final[Mapping[str, tuple[Any, str]]] = {
+    "plan": (EvaluationPlan | None, "an EvaluationPlan"),
+    "privacy": (AnyPrivacyModel, "such as SecureAggregation()"),
+    "axis": (Axis | TwoRound, "'auto', 'two-round', an Axis or a TwoRound"),
+    "cohort": (Cohort | None, "a Cohort"),
+    "estimator": (Estimator, "such as Aligned()"),
+    "score_sums": (bool, "True or False"),
+    "calibrator": (Calibrator | None, "a Calibrator"),
+}
+
+
+def _check_kinds(**given: Any) -> None:
+    for name, value in given.items():
+        kind, wanted = _KINDS[name]
+        named = name == "axis" and isinstance(value, str) and value in ("auto", "two-round")
+        if not (named or isinstance(value, kind)):
             got = repr(value) if isinstance(value, str) else type(value).__name__
             raise PlanError(f"{name} must be {wanted}, got {got}.")
 
 
-def _refuse_shortcuts(
-    privacy: PrivacyModel,
-    axis: Axis | TwoRound | str,
-    tree: Tree,
-    cohort: Cohort | None,
-    asked: Mapping[str, object],
-    hints: _Hints,
-    score_sums: bool,
-    calibrator: Calibrator | None,
-) -> None:
-    given = {
-        "privacy": privacy != SecureAggregation(),
-        "axis": axis != "auto",
-        "tree": tree != "auto",
-        "cohort": cohort is not None,
-        **{name: value is not None for name, value in asked.items()},
-        "hints": bool(hints.named()),
-        "score_sums": score_sums,
-        "calibrator": calibrator is not None,
-    }
+def _refuse_shortcuts(**given: bool) -> None:
     named = [name for name, is_given in given.items() if is_given]
     if named:
         raise PlanError(

@@ -193,11 +193,8 @@ class ReportServer:
 
     def _counts(self, by_level: list[tuple[int, Tallies]]) -> ReportCounts:
         reports, tallies = zip(*by_level, strict=True)
-        blocks, channels = (
-            self._plan.reported.by_block(self._plan.terms),
-            self._plan.task.layout.sizes,
-        )
-        levels = debias_drawn(blocks, tallies, reports, channels)
+        blocks = self._plan.reported.by_block(self._plan.terms)
+        levels = debias_drawn(blocks, tallies, reports, self._plan.task.layout.sizes)
         return ReportCounts(levels, self._plan.noise_variances(sum(reports)), sum(reports))
 
     def _store(self, messages: Sequence[bytes]) -> Receipt:
@@ -246,7 +243,6 @@ class ReportServer:
         return np.array([self._is_new(marks) for marks in reports], dtype=bool)
 
     def _is_new(self, marks: _Marks) -> bool:
-        """Note a report; whether it is new, under whatever id."""
         if self._connection.execute(_NEW_ID, marks).rowcount == 1:
             return True
         if self._connection.execute(_KNOWN, marks).fetchone():

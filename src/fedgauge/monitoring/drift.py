@@ -314,7 +314,6 @@ def _flat(counts: Floats) -> Floats:
 
 
 def _over(weighted: Floats) -> Floats:
-    """The sum over classes and bins."""
     total: Floats = weighted.sum(axis=(-2, -1))
     return total
 

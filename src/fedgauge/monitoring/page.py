@@ -28,7 +28,7 @@ _TICKS: Final = {"wide": 6, "narrow": 3}  # on the axis of time
 _LONGEST: Final = 11  # characters of a tick
 _SPARE: Final = 0.08  # of a figure's height, above and below what is in it
 _GAP: Final = 3.0  # usual steps without a look, from which it is shown as a gap
-_HEADLINE: Final = 6  # numbers
+_HEADLINE: Final = 6  # numbers of the last look
 _NO_VALUE: Final = {"value": None, "low": None, "high": None, "alarm": None}
 Entry = Mapping[str, Any]
 
@@ -66,9 +66,8 @@ def is_trend_page(path: Path) -> bool:
 def _in_short(record: Entry) -> str:
     """The verdict, alarms, and what both rest on."""
     alarms = [each["words"] for each in record["alarms"]]
-    verdict = record["verdict"]
-    sentence = f"{verdict[0].upper()}{verdict[1:]}."
-    told = [paragraph(sentence, "caution lead" if alarms else "lead")]
+    verdict = f"{_capital(record['verdict'])}."
+    told = [paragraph(verdict, "caution lead" if alarms else "lead")]
     if alarms:
         moved = {(each["metric"], each["threshold"]) for each in record["alarms"]}
         told.append(
@@ -154,6 +153,7 @@ def _data(record: Entry) -> dict[str, Any]:
         if each["metric"] == DISTRIBUTION:
             figures.append(_psi(by_key["psi", None], by_key["psi_expected", None]))
     budget = _budget(looks)
+    numbers = [each for each in figures if each["where"] in ("numbers", "thresholds")]
     return {
         "looks": [each["name"] for each in looks],
         "places": places,
@@ -162,7 +162,7 @@ def _data(record: Entry) -> dict[str, Any]:
         "ticks": {name: _ticks(looks, places, most) for name, most in _TICKS.items()},
         "axis": "Day" if all(each["when"] for each in looks) else "Look, oldest first",
         "level": next((f"{row['level'] * 100:g}%" for row in record["rows"] if row["level"]), ""),
-        "headline": _headline(figures),
+        "headline": [[each["title"], *each["rows"][-1][:2]] for each in numbers[:_HEADLINE]],
         "figures": [*figures, *([budget] if budget else [])],
     }
 
@@ -263,12 +263,6 @@ def _drawn(
         "other": [_rounded(each["value"]) for each in others],
         "alarms": [place for place, each in enumerate(rows) if each["alarm"]],
     }
-
-
-def _headline(figures: Sequence[Entry]) -> list[list[str]]:
-    """The last look in numbers."""
-    told = [each for each in figures if each["where"] in ("numbers", "thresholds")]
-    return [[each["title"], *each["rows"][-1][:2]] for each in told[:_HEADLINE]]
 
 
 # Time

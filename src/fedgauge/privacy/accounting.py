@@ -229,7 +229,6 @@ def _two_sides(noise: _Noise, cap: int) -> tuple[NDArray[np.float64], NDArray[np
 
 
 def _span(losses: NDArray[np.float64]) -> float:
-    """How far finite losses lie apart."""
     finite = losses[np.isfinite(losses)]
     return float(np.ptp(finite)) if finite.size else 0.0
 

@@ -21,29 +21,33 @@ class WordSource(Protocol):
         """The next `count` words."""
 
 
-class Keystream:
+class _AesCtr:
+    """The keystream of AES-256-CTR from counter 0."""
+
+    def __init__(self, key: bytes) -> None:
+        self._encryptor = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+
+    def words(self, count: int) -> Words:
+        """The next `count` words, little-endian."""
+        stream = self._encryptor.update(bytes(8 * count))
+        return np.frombuffer(stream, dtype="<u8").astype(np.uint64, copy=False)
+
+
+class Keystream(_AesCtr):
     """Uniform 64-bit words under a fresh key; without a seed, since real noise must not repeat."""
 
     def __init__(self) -> None:
-        self._stream = _AesCtr(os.urandom(_KEY_BYTES))
-
-    def words(self, count: int) -> Words:
-        """The next `count` words."""
-        return self._stream.words(count)
+        super().__init__(os.urandom(_KEY_BYTES))
 
 
-class SimulatedKeystream:
+class SimulatedKeystream(_AesCtr):
     """Words from a seed, for repeatable simulations: who knows the seed can subtract the noise."""
 
     def __init__(self, seed: int) -> None:
-        self._stream = _AesCtr(hashlib.sha256(f"fedgauge-simulation {seed}".encode()).digest())
-
-    def words(self, count: int) -> Words:
-        """The next `count` words."""
-        return self._stream.words(count)
+        super().__init__(hashlib.sha256(f"fedgauge-simulation {seed}".encode()).digest())
 
 
-class KeptKeystream:
+class KeptKeystream(_AesCtr):
     """Words from a secret: the same at every call, unpredictable to others, independent by purpose.
 
     A block of the cipher is two words, and no block repeats.
@@ -52,20 +56,4 @@ class KeptKeystream:
     def __init__(self, secret: bytes, purpose: bytes) -> None:
         if len(secret) < _KEY_BYTES:
             raise ValueError(f"a secret has {_KEY_BYTES} bytes or more")
-        self._stream = _AesCtr(hmac.digest(secret, b"fedgauge " + purpose, "sha256"))
-
-    def words(self, count: int) -> Words:
-        """The next `count` words."""
-        return self._stream.words(count)
-
-
-class _AesCtr:
-    """The keystream of AES-256-CTR from counter 0."""
-
-    def __init__(self, key: bytes) -> None:
-        self._encryptor = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
-
-    def words(self, count: int) -> Words:
-        """The next `count` little-endian words."""
-        stream = self._encryptor.update(bytes(8 * count))
-        return np.frombuffer(stream, dtype="<u8").astype(np.uint64, copy=False)
+        super().__init__(hmac.digest(secret, b"fedgauge " + purpose, "sha256"))

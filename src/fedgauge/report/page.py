@@ -326,7 +326,6 @@ def _each(results: Mapping[str, Evaluation], tell: Any) -> str:
 
 
 def _json(results: Mapping[str, Evaluation], sliced: Mapping[str, SliceFigures]) -> str:
-    """The numbers, as text that stays within its element."""
     plain = {
         "at": named(),
         "over": {row.name: [row.title, row.meaning] for row in metrics_of(Evaluation)},

@@ -80,7 +80,13 @@ def choose_graph(members: int, cohort: Cohort) -> Graph:
     if members > MOST_COMPLETE:
         sparse = _search(members, cohort.max_colluding)
         if sparse is not None:
-            _check_cohort(sparse, cohort)
+            most = _surely_in_the_sum(sparse, cohort) + cohort.max_colluding
+            if cohort.min_survivors > most:
+                raise PlanError(
+                    f"above {MOST_COMPLETE} members each checks its neighbours only, which proves "
+                    f"that {most:,} of {members:,} are in the sum and no more. Lower min_survivors "
+                    f"to {most:,} or less."
+                )
             return sparse
     return Graph(members, members - 1, (members + cohort.max_colluding) // 2 + 1)
 
@@ -96,16 +102,6 @@ def check_members(members: int, cohort: Cohort) -> None:
         )
     if cohort.max_colluding >= members:
         raise PlanError("all members may collude, so nothing can be protected.")
-
-
-def _check_cohort(graph: Graph, cohort: Cohort) -> None:
-    most = _surely_in_the_sum(graph, cohort) + cohort.max_colluding
-    if cohort.min_survivors > most:
-        raise PlanError(
-            f"above {MOST_COMPLETE} members each checks its neighbours only, which proves that "
-            f"{most:,} of {graph.members:,} are in the sum and no more. Lower min_survivors to "
-            f"{most:,} or less."
-        )
 
 
 def _surely_in_the_sum(graph: Graph, cohort: Cohort) -> int:

@@ -3,7 +3,7 @@
 import hashlib
 import math
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from fedgauge.errors import ProtocolError
-from fedgauge.secagg.masking import SEAL_BYTES, AgreementKey, derive, pair, seal, unseal
+from fedgauge.secagg.masking import KEY_BYTES, SEAL_BYTES, AgreementKey, derive, pair, seal, unseal
 
 PRIME: Final = 2**256 + 297  # the smallest above 2^256, so that every 32-byte secret fits
 SECRET_BYTES: Final = 32
@@ -109,7 +109,6 @@ def share_from_bytes(data: bytes) -> int:
 
 DIGEST_BYTES: Final = 32
 _SEALED_BYTES: Final = 2 * SHARE_BYTES + SEAL_BYTES
-_KEY_BYTES: Final = 32
 
 
 class Kind(IntEnum):
@@ -127,11 +126,8 @@ class SharePair(NamedTuple):
 
     def checks(self, session: bytes, dealer: int, holder: int) -> bytes:
         """Digests of both shares, by which each can be recognised later."""
-        return b"".join(_check(share, kind, session, dealer, holder) for kind, share in self._kinds)
-
-    @property
-    def _kinds(self) -> Iterable[tuple[Kind, bytes]]:
-        return zip(Kind, self, strict=True)
+        kinds = zip(Kind, self, strict=True)
+        return b"".join(_check(share, kind, session, dealer, holder) for kind, share in kinds)
 
 
 class Box(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -162,7 +158,7 @@ class Box(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
     def has_right_size(self) -> bool:
         """Whether its parts are as long as they must be."""
         sizes = (len(self.key), len(self.sealed), len(self.checks))
-        return sizes == (_KEY_BYTES, _SEALED_BYTES, 2 * DIGEST_BYTES)
+        return sizes == (KEY_BYTES, _SEALED_BYTES, 2 * DIGEST_BYTES)
 
     def opened(self, mine: AgreementKey, session: bytes, dealer: int, holder: int) -> SharePair:
         """The shares, by the holder's key."""
@@ -172,7 +168,7 @@ class Box(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
         self, key: bytes, theirs: bytes, session: bytes, dealer: int, holder: int
     ) -> SharePair:
         """The shares, by the private key of the box and the holder's public one."""
-        if len(key) != _KEY_BYTES or AgreementKey(key).public != self.key:
+        if len(key) != KEY_BYTES or AgreementKey(key).public != self.key:
             raise ProtocolError("that is not the key of the box.")
         return self._unsealed(AgreementKey(key).agree(theirs), session, dealer, holder)
 

@@ -302,10 +302,6 @@ class Reader:
             sender=member,
             recipients={EVERYONE if stage == Stage.ADVERTISE else COORDINATOR},
         )
-        return self._understood(stage, member, envelope)
-
-    def _understood(self, stage: Stage, member: int, envelope: Envelope) -> Any:
-        """The reply as the coordinator keeps it."""
         body = envelope.body
         match stage:
             case Stage.ADVERTISE:
@@ -531,22 +527,14 @@ class SummationServer:
     def paid_in_words(self) -> str:
         """Why to wait rather than to start again, once members have sent their numbers."""
         if self._invitation.follows is not None:
-            return (
-                "The budget of both rounds is spent, and starting again would spend it again: wait."
-            )
-        match self.stage:
-            case Stage.ADVERTISE | Stage.SHARE:
-                return ""
-            case Stage.MASK:
-                return (
-                    "Sites that submitted have spent their budget, and starting again would spend "
-                    "it again: wait."
-                )
-            case _:
-                return (
-                    "All sites have spent their budget, and starting again would spend it again: "
-                    "wait."
-                )
+            spent = "The budget of both rounds is spent"
+        elif self.stage < Stage.MASK:
+            return ""
+        elif self.stage == Stage.MASK:
+            spent = "Sites that submitted have spent their budget"
+        else:
+            spent = "All sites have spent their budget"
+        return f"{spent}, and starting again would spend it again: wait."
 
     @property
     def confirmed(self) -> Confirmed:
@@ -564,18 +552,15 @@ class SummationServer:
     @property
     def requests(self) -> Requests:
         """What is to be sent now, by member."""
-        state, make = self._state, self._request
-        match self.stage:
-            case Stage.ADVERTISE:
-                return Requests(range(len(self._invitation.members)), make)
-            case Stage.SHARE:
-                return Requests(sorted(state.peers), make)
-            case Stage.MASK:
-                return Requests(sorted(state.shared), make)
-            case Stage.AGREE:
-                return Requests(sorted(state.survivors), make)
-            case _:
-                return Requests(sorted(state.votes), make)
+        state = self._state
+        asked: dict[Stage, Iterable[int]] = {
+            Stage.ADVERTISE: range(len(self._invitation.members)),
+            Stage.SHARE: state.peers,
+            Stage.MASK: state.shared,
+            Stage.AGREE: state.survivors,
+            Stage.OPEN: state.votes,
+        }
+        return Requests(sorted(asked[self.stage]), self._request)
 
     def check(self, member: int, reply: bytes) -> None:
         """Refuse a reply that does not fit the last request; the next step need not check it."""
@@ -696,7 +681,10 @@ class SummationServer:
         return Inbox(
             sharers=self._state.sharer_bits,
             peers=[self._state.peers[sender] for sender in senders if sender not in known],
-            boxes=[_from(sender, shared[sender].boxes[member]) for sender in senders],
+            boxes=[
+                msgspec.structs.replace(shared[sender].boxes[member], member=sender)
+                for sender in senders
+            ],
         )
 
     def _survivors(self, member: int) -> Survivors:
@@ -788,7 +776,6 @@ class SummationServer:
             )
 
     def _who(self, answered: Collection[int]) -> str:
-        """Sentences that name whom it lies with."""
         told, refused = [], self._state.refused
         silent = [m for m in self.requests if m not in answered and m not in refused]
         if silent:
@@ -808,8 +795,3 @@ class SummationServer:
     @property
     def _bits(self) -> int:
         return self._invitation.bits
-
-
-def _from(sender: int, box: Box) -> Box:
-    """A box as its holder gets it."""
-    return msgspec.structs.replace(box, member=sender)

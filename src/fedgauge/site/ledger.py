@@ -123,10 +123,9 @@ class Books(NamedTuple):
                     flips=entry.flips,
                     turn=entry.turn,
                 )
-            case Entry(kind="commit", session=bytes() as session) if spend and spend.is_open:
-                self.spends[session] = spend._replace(status="committed")
-            case Entry(kind="release", session=bytes() as session) if spend and spend.is_open:
-                self.spends[session] = spend._replace(status="released")
+            case Entry("commit" | "release" as kind, bytes() as session) if spend and spend.is_open:
+                status: Status = "committed" if kind == "commit" else "released"
+                self.spends[session] = spend._replace(status=status)
             case Entry(kind="sent", session=bytes() as session, left=Departure() as left) if (
                 spend and not spend.is_open
             ):

@@ -20,12 +20,7 @@ Step = Literal["join", "share", "submit", "confirm", "reveal", "encode", "second
 _ALL: Final = "all"  # no plan's unit
 _LABEL: Final = ("label", "flip")
 _NO_MORE: Final = 1 + Fraction(1, 2**50)  # a float's exponential is within 2^-52 of the true one
-_COUNTED: Final = (
-    "submit",
-    "encode",
-    "second",
-    "answer",
-)  # steps at which rows leave, in some form
+_COUNTED: Final = ("submit", "encode", "second", "answer")  # where rows leave, in some form
 
 
 class Account(msgspec.Struct, frozen=True, order=True):

@@ -257,7 +257,6 @@ def _with_party(path: Path, kind: str, party: Party) -> str:
 
 
 def _written(file: SiteFile) -> str:
-    """A site file as text, with comments."""
     fields = {
         field: _toml(getattr(file, field))
         for field in ("format", "name", "dataset", "key", "ledger")

@@ -206,7 +206,6 @@ class Site:
         self._judge_alone(plan, "answers alone")
 
     def _judge_alone(self, plan: EvaluationPlan, what: str) -> None:
-        """Refuse what no other site has a part in."""
         if self.approvers:
             raise PlanRefused(
                 "this site requires each evaluation to be approved (approvers), and nobody can "

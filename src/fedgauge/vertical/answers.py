@@ -296,7 +296,6 @@ def _kept_in(folder: Path) -> Iterator[None]:
 def _make(
     site: Site, plan: EvaluationPlan, rows: NamedLabels, flips: Path
 ) -> tuple[LabelAnswer, RowSummary]:
-    """A new answer, paid for."""
     session = os.urandom(SESSION_BYTES)
     if plan.privacy.flips_labels:
         numbers = _flipped(site, plan, rows, flips, session)
@@ -406,7 +405,6 @@ def _read_named(plan: EvaluationPlan, rows: NamedLabels) -> tuple[pa.Array, Flag
 
 
 def _read(kept: Path, plan: EvaluationPlan, site: Site) -> LabelAnswer:
-    """The answer that a site keeps."""
     try:
         answer: LabelAnswer | None = LabelAnswer.from_bytes(read_bounded(kept, MOST_BYTES))
     except InputError:
@@ -504,7 +502,6 @@ def _by_party(
 def _released(
     site: Site, plan: EvaluationPlan, totals: Totals, given: Mapping[bytes, Sequence[int]]
 ) -> Released:
-    """What the answers add up to."""
     known = dict(totals.by_party)
     for party, numbers in given.items():
         if plan.privacy.flips_labels:
@@ -551,7 +548,6 @@ def _doubted(
 def _auc(
     site: Site, plan: EvaluationPlan, totals: RankTotals, pairs: Sequence[PairAnswer]
 ) -> LabelAuc:
-    """The AUC of all parties' pairs."""
     assert plan.paired is not None and isinstance(plan.privacy, DistributedDP)  # noqa: S101, PT018
     name, known = plan.paired.mechanism, totals.known
     mechanism, chance = MECHANISMS[name], chance_of_each(len(pairs))

@@ -151,14 +151,19 @@ Law = DiscreteLaplace | DiscreteGaussian
 Ranks = NDArray[np.int64]
 
 
+def require_finite(scores: Floats) -> None:
+    """Refuse scores that are missing or infinite."""
+    missing = int(np.count_nonzero(~np.isfinite(scores)))
+    if missing:
+        raise InputError(f"{missing:,} of {scores.size:,} scores are missing or infinite.")
+
+
 def doubled_midranks(scores: Floats) -> Ranks:
     """Twice the mean rank from 0 of each score: of scores below it, and of those it ties with.
 
     Doubled they are whole, so that noise on sums of them can be drawn exactly.
     """
-    if not np.isfinite(scores).all():
-        missing = int(np.count_nonzero(~np.isfinite(scores)))
-        raise InputError(f"{missing:,} of {scores.size:,} scores are missing or infinite.")
+    require_finite(scores)
     _, group, tied = np.unique(scores, return_inverse=True, return_counts=True)
     ranks: Ranks = (2 * (np.cumsum(tied) - tied) + tied - 1)[group]
     return ranks

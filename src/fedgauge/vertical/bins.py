@@ -23,7 +23,7 @@ from fedgauge.planner.simulated import AT, SHAPES, Shape
 from fedgauge.privacy import AnyPrivacyModel, Cohort, DistributedDP, LocalDP
 from fedgauge.privacy.local import least_chance
 from fedgauge.privacy.local import variances as flip_variances
-from fedgauge.vertical.auc import MECHANISMS, PartyRanks
+from fedgauge.vertical.auc import MECHANISMS, PartyRanks, require_finite
 
 REFERENCE_AUC: Final = 0.85
 FEWER: Final = 0.25  # times the odds hinted: bins are laid for rarer positives
@@ -56,9 +56,7 @@ def assign(
     """
     if not scores.size:
         raise InputError("there are no scored examples.")
-    if not np.isfinite(scores).all():
-        missing = int(np.count_nonzero(~np.isfinite(scores)))
-        raise InputError(f"{missing:,} of {scores.size:,} scores are missing or infinite.")
+    require_finite(scores)
     axis = _axis(np.sort(scores), bins, positive_rate, most_values or bins)
     return Assignment(axis, axis.index(scores).astype(np.int32))
 
@@ -431,7 +429,6 @@ def _pr_moves(counts: Floats) -> tuple[Floats, Floats]:
 
 
 def _above(bins: int) -> Floats:
-    """Which bins are above each inner edge."""
     return np.triu(np.ones((bins, bins)))[1:]
 
 

@@ -220,7 +220,6 @@ def _by_bins(
     summation: Summation,
     estimator: Estimator,
 ) -> Evaluation:
-    """Positives by bin, summed over the parties."""
     plan, axis = binned.plan, binned.axis
     ends = np.cumsum([len(column) for column in joined.labels])
     by_party = np.split(binned.bins.astype(np.float64), ends[:-1])
@@ -264,7 +263,6 @@ def _by_pairs(
     positive: Label | None,
     source: WordSource,
 ) -> Estimate:
-    """A noisy pair of each party."""
     terms = mechanism.terms(known, privacy)
     sizes = [len(column) for column in joined.labels]
     rows = np.split(ranks, np.cumsum(sizes)[:-1])

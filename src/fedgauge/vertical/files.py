@@ -30,7 +30,7 @@ from fedgauge.plan.task import LabelTask
 from fedgauge.privacy import AnyPrivacyModel, Cohort, DistributedDP
 from fedgauge.site import Site
 from fedgauge.storage import MALFORMED, read_bounded
-from fedgauge.vertical.auc import MECHANISMS, PartyRanks, PartyTerms, Ranks
+from fedgauge.vertical.auc import MECHANISMS, PartyRanks, PartyTerms, Ranks, require_finite
 from fedgauge.vertical.bins import bin_scores
 
 MOST_BYTES: Final = 1 << 30  # ids of some tens of millions of examples
@@ -117,9 +117,7 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
         Of a column of labels it would show how many are positive, and nobody pays for a roster:
         scores that may be labels are refused, unless `few_values` says that they are scores.
         """
-        if not np.isfinite(scores).all():
-            missing = int(np.count_nonzero(~np.isfinite(scores)))
-            raise InputError(f"{missing:,} of {scores.size:,} scores are missing or infinite.")
+        require_finite(scores)
         values, rows = np.unique(scores + 0.0, return_counts=True)  # -0 and 0 are one score
         if len(values) and np.isin(values, (0.0, 1.0)).all():
             raise InputError(
@@ -158,12 +156,7 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
         It remembers a digest, and so answers for these examples, all of them and no others.
         """
         digest = _examples_digest(self.ids, self.scores)
-        path = _record(site, digest)
-        try:
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-            storage.replace(path, digest.encode())
-        except OSError as error:
-            raise SiteError(f"cannot keep {path}: {error.strerror}.") from None
+        _keep(_record(site, digest), digest.encode())
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -218,6 +211,10 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
     def examples(self) -> int:
         """How many examples the party answers for."""
         return int(self.times.sum()) if self.is_scored else len(self.ids)
+
+    def for_all(self, values: NDArray[Any]) -> NDArray[Any]:
+        """A value for each example, where one stands for all that have a score."""
+        return np.repeat(values, self.times) if self.is_scored else values
 
     @cached_property
     def digest(self) -> bytes:
@@ -322,7 +319,7 @@ class RankTotals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def keep(self, site: Site) -> Path:
         """Keep them in the folder of the site that scored, readable by its owner alone."""
-        return keep(site, self.assignment, msgspec.json.encode(self))
+        return _keep(_path(site, self.assignment), msgspec.json.encode(self))
 
     @classmethod
     def kept(cls, site: Site, plan: EvaluationPlan) -> Self:
@@ -330,9 +327,7 @@ class RankTotals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return kept(site, plan, cls, RANKS_FORMAT)
 
 
-def keep(site: Site, assignment: str, data: bytes) -> Path:
-    """Keep what goes with an assignment."""
-    path = _path(site, assignment)
+def _keep(path: Path, data: bytes) -> Path:
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         storage.replace(path, data)
@@ -461,7 +456,6 @@ class Bins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _places(plan: EvaluationPlan) -> int:
-    """How many bins there are to be in, or ranks to have."""
     return plan.axis.bins if plan.paired is None else plan.paired.places
 
 
@@ -506,7 +500,8 @@ class Totals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def keep(self, site: Site) -> Path:
         """Keep them in the folder of the site that scored, readable by its owner alone."""
-        return keep(site, self.assignment, msgspec.json.encode(self, enc_hook=encode_axis))
+        data = msgspec.json.encode(self, enc_hook=encode_axis)
+        return _keep(_path(site, self.assignment), data)
 
     @classmethod
     def kept(cls, site: Site, plan: EvaluationPlan) -> Self:
@@ -605,9 +600,7 @@ def scores_of(
     repeated = len(ids) - len(ids.unique())
     if repeated:
         raise InputError(f"{repeated:,} ids of the scores come twice. Each example has one.")
-    if not np.isfinite(values).all():
-        missing = int(np.count_nonzero(~np.isfinite(values)))
-        raise InputError(f"{missing:,} of {len(values):,} scores are missing or infinite.")
+    require_finite(values)
     found = {}
     for party, roster in rosters.items():
         place = pc.fill_null(pc.index_in(roster.keys, value_set=ids), -1).to_numpy()
@@ -622,19 +615,13 @@ def unscored(known: Mapping[bytes, Floats]) -> dict[bytes, int]:
 
 def pooled_scores(known: Mapping[bytes, Floats], rosters: Mapping[bytes, Roster]) -> Floats:
     """The scores of all examples that have one."""
-    pooled = np.concatenate(
-        [_repeated(values[~np.isnan(values)], rosters[party]) for party, values in known.items()]
-    )
+    scores = np.concatenate([rosters[party].for_all(each) for party, each in known.items()])
+    pooled: Floats = scores[~np.isnan(scores)]
     if not pooled.size:
         raise InputError(
             "no id of the rosters is among those of the scores. Check that all use the same ids."
         )
     return pooled
-
-
-def _repeated(values: Floats, roster: Roster) -> Floats:
-    """The score of each example, where one stands for all that have it."""
-    return np.repeat(values, roster.times) if roster.is_scored else values
 
 
 def tell(
@@ -739,9 +726,7 @@ def _facts(bins: Bins, examples: int) -> tuple[int, int, int]:
 
 
 def _ranks(bins: Bins, roster: Roster) -> NDArray[np.int32]:
-    """The rank of each example, also where one stands for all that have its score."""
-    places = np.frombuffer(bins.places, "<i4")
-    places = np.repeat(places, roster.times) if roster.is_scored else places
+    places = roster.for_all(np.frombuffer(bins.places, "<i4"))
     ranks: NDArray[np.int32] = places[places != NO_BIN]
     return ranks
 

@@ -10,6 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid
+
 from fedgauge.arrays import Tree
 from fedgauge.data.examples import Data, Label
 from fedgauge.engines.flower import (
@@ -43,15 +47,6 @@ from fedgauge.vertical.bins import LABEL_DP
 from fedgauge.vertical.files import Roster, RosterBins, Totals, assign_bins
 from fedgauge.vertical.joining import read_side
 from fedgauge.vertical.label_party import Answering, LabelParty, OwnLabels, RosterCall
-
-try:
-    from flwr.app import Context, Message
-    from flwr.clientapp import ClientApp
-    from flwr.serverapp import Grid
-except ImportError:  # pragma: no cover
-    raise ImportError(
-        "fedgauge.flower needs Flower. Install it: pip install 'fedgauge[flower]'."
-    ) from None
 
 # In place of a model: no records have this digest, so a request to score is never taken for one to
 # count labels, nor the reverse. Bins differ from node to node; the plan's assignment binds them.
@@ -100,7 +95,6 @@ def attach_labels(
 
 
 def _party(context: Context, own: OwnLabels) -> LabelParty:
-    """Whoever answers for this node."""
     site = site_of(context)
     if site is None:
         memory = memory_of(context)
@@ -199,22 +193,18 @@ def _ask_for_rosters(
     for node, reply in replies_to(grid, asked, timeout):
         try:
             roster = call.read(reply)
-            if anchor is not None:
-                _require_peer(anchor, roster.party)
-            if roster.party in rosters:
+            party = roster.party
+            if anchor and (party not in anchor.peers or party == anchor.key.public):
+                raise ProtocolError(
+                    f"site {key_to_text(party)} is none of the peers in {anchor.path.name}."
+                )
+            if party in rosters:
                 raise ProtocolError("its party sent a roster already.")
         except ProtocolError as error:
             logger.warning("Set aside the roster of node %d: %s", node, error)
             continue
-        rosters[roster.party] = (node, roster)
+        rosters[party] = (node, roster)
     return rosters
-
-
-def _require_peer(anchor: Site, party: bytes) -> None:
-    if party not in anchor.peers or party == anchor.key.public:
-        raise ProtocolError(
-            f"site {key_to_text(party)} is none of the peers in {anchor.path.name}."
-        )
 
 
 def _tell_of(assigned: RosterBins[Totals], names: Mapping[bytes, str]) -> None:

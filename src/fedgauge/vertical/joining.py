@@ -84,7 +84,6 @@ class Unscored:
         return f"{told}{kinds}. Check that both sides use the same ids."
 
     def _amounts(self, lost: Indices, missing: Indices) -> str:
-        """How many labels of which parties."""
         named = [
             f"{missing[k]:,} of {self.sizes[k]:,} labels of party {self.parties[k]!r}"
             for k in lost[:_MOST_PARTIES]
@@ -119,7 +118,6 @@ def written_otherwise(ids: pa.Array, wanted: pa.Array) -> tuple[int, str]:
 
 
 def _kind(ids: pa.Array) -> str:
-    """What ids look like."""
     if pa.types.is_integer(ids.type):
         return "whole numbers"
     return "whole numbers" if pc.all(pc.match_substring_regex(ids, r"^[0-9]+$")).as_py() else "text"
@@ -208,7 +206,6 @@ def scored_by_parties(labels: Any) -> JoinedExamples:
 
 
 def _sides(labels: Any) -> dict[str, Identified]:
-    """Ids and labels of each party."""
     if isinstance(labels, IdTable) and labels.party is not None:
         return labels.by_party()
     if not isinstance(labels, Mapping) or not labels:
