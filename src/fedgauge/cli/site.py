@@ -317,7 +317,8 @@ def _site_table(site: Site) -> Table:
     groups = f"at most {policy.max_groups:,}" if policy.max_groups else "refused"
     table.add_row("Groups told apart", groups)
     table.add_row("Labels asked about", ", ".join(policy.labels) or "none")
-    table.add_row("Witness", _witness(site))
+    none = "none: `fedgauge site witness` names one, to detect a restored backup"
+    table.add_row("Witness", str(site.witness_path or none))
     table.add_row("Unfinished evaluations", f"given up after {policy.session_days:,} days")
     for title, parties in (
         ("Other site", site.peers),
@@ -378,12 +379,6 @@ def _write_new(path: Path, text: str) -> None:
         raise SiteError(
             f"cannot write {path}: {error.strerror}. Name a file in a folder that is there."
         ) from None
-
-
-def _witness(site: Site) -> str:
-    if site.witness_path is None:
-        return "none: `fedgauge site witness` names one, to detect a restored backup"
-    return str(site.witness_path)
 
 
 def _exact(policy: Policy) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,6 @@ from fedgauge.engines.network import KnownTotals, conclude, follow
 from fedgauge.engines.participant import STEPS
 from fedgauge.errors import ExchangeError, FedgaugeError, PlanError, SiteError
 from fedgauge.estimation.distribution import Aligned
-from fedgauge.keys import key_to_text
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.two_rounds import require_whole
 from fedgauge.protocol import COORDINATOR
@@ -33,10 +32,9 @@ def _no_totals(site: Site, plan: EvaluationPlan) -> None:
 def _require_parties(totals: KnownTotals, members: Collection[bytes], site: Site) -> None:
     strangers = [member for member in members if member not in totals.parties]
     if strangers:
-        names = ", ".join(site.peers.get(member, key_to_text(member)) for member in strangers)
         raise ExchangeError(
-            f"{names} sent no roster, so the plan has no bins for their labels. Invite the others "
-            "with --invite, or assign again with all rosters."
+            f"{', '.join(map(site.called, strangers))} sent no roster, so the plan has no bins for "
+            "their labels. Invite the others with --invite, or assign again with all rosters."
         )
 
 

@@ -26,7 +26,6 @@ from fedgauge.engines.participant import NOT_JOINED, STEPS, Participant, judge_o
 from fedgauge.engines.site_rows import NamedRows, Rows, read_note
 from fedgauge.errors import ExchangeError, FedgaugeError, InputError, PlanRefused, RecordError
 from fedgauge.escaping import in_one_line
-from fedgauge.keys import key_to_text
 from fedgauge.plan import EvaluationPlan
 from fedgauge.protocol import COORDINATOR, MOST_BYTES, Envelope
 from fedgauge.results import signature
@@ -146,8 +145,7 @@ class Exchange:
 
     def name(self, invitation: Invitation, member: int) -> str:
         """What this site calls a member; its key where it knows none."""
-        key = invitation.members[member]
-        return self._site.peers.get(key, key_to_text(key))
+        return self._site.called(invitation.members[member])
 
     def progress(self) -> Progress:
         """The current round, and who is awaited."""
@@ -394,12 +392,9 @@ def load_invitation(path: Path) -> Invitation:
 def examine(path: Path, site: Site) -> list[str]:
     """What a file of evidence shows, with the names that a site has for members."""
     evidence = _evidence(path)
-    invitation = Invitation(evidence.invitation)
-
-    def name(member: int) -> str:
-        return site.peers.get(invitation.members[member], key_to_text(invitation.members[member]))
-
-    return [fault.in_words(name) for fault in evidence.judged()]
+    members = Invitation(evidence.invitation).members
+    faults = evidence.judged()
+    return [fault.in_words(lambda member: site.called(members[member])) for fault in faults]
 
 
 def _envelopes(

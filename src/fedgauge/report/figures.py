@@ -103,7 +103,7 @@ def thresholds_of(result: Evaluation, *, brief: bool = False) -> dict[str, Any]:
     grid = sorted(asked | _spread(result, _FEW_SPREAD if brief else _SPREAD))
     points = [result.at_threshold(threshold) for threshold in grid]
     places = {threshold: place for place, threshold in enumerate(grid)}
-    rows = {row: [_read(each, row) for each in points] for row in METRICS}
+    rows = {row: [read(each, row) for each in points] for row in METRICS}
     return {
         "labels": [_label(threshold) for threshold in grid],
         "counts": _counts(points, noisy=result.pooled.noisy),
@@ -162,9 +162,10 @@ def _start(grid: list[float], points: list[AtThreshold]) -> int:
     return max(range(len(points)), key=lambda place: points[place].youden_j.value)
 
 
-def _read(at: AtThreshold, metric: str) -> Estimate | None:
+def read(of: Evaluation | AtThreshold, metric: str) -> Estimate | None:
+    """A metric; None where it is not defined."""
     try:
-        estimate: Estimate = getattr(at, metric)
+        estimate: Estimate = getattr(of, metric)
     except UndefinedMetric:
         return None
     return estimate
@@ -234,9 +235,8 @@ def part_of(result: Evaluation, *, brief: bool = False) -> dict[str, Any]:
 def _metric(result: Evaluation, name: str, title: str) -> dict[str, Any]:
     """A metric as it is read: numbers in the words of `fedgauge show`."""
     told: dict[str, Any] = {"name": name, "title": title}
-    try:
-        estimate: Estimate = getattr(result, name)
-    except UndefinedMetric:
+    estimate = read(result, name)
+    if estimate is None:
         return told
     told["value"] = show(estimate.value)
     told["interval"] = _shown(estimate.interval)

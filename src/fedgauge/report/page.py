@@ -14,7 +14,7 @@ from fedgauge.errors import InputError, UndefinedMetric
 from fedgauge.escaping import in_one_line, printable
 from fedgauge.metrics.estimate import Estimate, metrics_of, show
 from fedgauge.plan.explain import LEARNT, paragraphs
-from fedgauge.report.figures import named, part_of
+from fedgauge.report.figures import named, part_of, read
 from fedgauge.report.html import facts, folded, paragraph, plain_json, policy, text_of
 from fedgauge.report.slices import SliceFigures, beside, told_of
 from fedgauge.results.evaluation import Evaluation
@@ -118,13 +118,13 @@ def _of_several(result: Evaluation) -> list[str]:
         told = f"The macro average of the ROC AUC is {result.macro('roc_auc')}."
     except UndefinedMetric as error:
         return [f"There is no average: {error}", choose]
-    known = [(auc.value, str(each.slice)) for each in whole if (auc := _auc(each)) is not None]
+    known = [(auc.value, str(each.slice)) for each in whole if (auc := read(each, "roc_auc"))]
     low, high = (f"{show(value)} ({name})" for value, name in (min(known), max(known)))
     return [f"{told} By class it lies between {low} and {high}.", choose]
 
 
 def _models(result: Evaluation, whole: list[Evaluation]) -> list[str]:
-    aucs = [(each.slice, _auc(each)) for each in whole[:_FEW]]
+    aucs = [(each.slice, read(each, "roc_auc")) for each in whole[:_FEW]]
     told = [f"{name}: ROC AUC {'undefined' if auc is None else auc}." for name, auc in aucs]
     names = [each.slice.model for each in whole]
     if len(names) == 2 and None not in names and result.mapped_by is None:
@@ -133,18 +133,11 @@ def _models(result: Evaluation, whole: list[Evaluation]) -> list[str]:
     return told
 
 
-def _auc(part: Evaluation) -> Estimate | None:
-    try:
-        return part.roc_auc
-    except UndefinedMetric:
-        return None
-
-
 def average_of_clients(result: Evaluation, average: float | None) -> str:
     """The average of the clients' own ROC AUCs against that of pooled data, where it is known."""
     if average is None:
         return paragraph(_NO_AVERAGE)
-    auc = _auc(result)
+    auc = read(result, "roc_auc")
     if auc is None:
         return paragraph(f"The average of the clients' own ROC AUCs is {show(average)}. {_ANOTHER}")
     rows = [

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedgauge.errors import InputError, UndefinedMetric
 from fedgauge.metrics.estimate import Estimate, Interval, show, show_count
-from fedgauge.report.figures import rounded
+from fedgauge.report.figures import read, rounded
 from fedgauge.report.html import folded, paragraph, table
 from fedgauge.results.comparison import Comparison
 from fedgauge.results.evaluation import Evaluation
@@ -215,7 +215,7 @@ def _figure(parts: Sequence[Evaluation], name: str, title: str) -> dict[str, Any
 def _row(part: Evaluation) -> FigureRow:
     if part.withheld is not None:
         return FigureRow(str(part.slice), None, note="withheld")
-    return FigureRow(str(part.slice), _read(part, "roc_auc"))
+    return FigureRow(str(part.slice), read(part, "roc_auc"))
 
 
 def _every(result: Evaluation) -> str:
@@ -231,16 +231,8 @@ def _in_brief(part: Evaluation) -> list[str]:
     if part.withheld is not None:
         return ["withheld"] * 4
     numbers = [show_count(part.examples), show_count(part.positives)]
-    averages = (_read(part, name) for name in _AVERAGED)
+    averages = (read(part, name) for name in _AVERAGED)
     return numbers + ["undefined" if each is None else words(each) for each in averages]
-
-
-def _read(part: Evaluation, metric: str) -> Estimate | None:
-    try:
-        estimate: Estimate = getattr(part, metric)
-    except UndefinedMetric:
-        return None
-    return estimate
 
 
 def _averages(result: Evaluation) -> Iterator[str]:

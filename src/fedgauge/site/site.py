@@ -132,6 +132,10 @@ class Site:
         """Where the site file is."""
         return self.path.parent
 
+    def called(self, peer: bytes) -> str:
+        """The name of a peer, by public key; the key itself where this site knows none."""
+        return self.peers.get(peer, key_to_text(peer))
+
     @cached_property
     def ledger(self) -> Ledger:
         """The privacy ledger."""
@@ -307,16 +311,12 @@ class Site:
         budget = plan.privacy.budget
         if budget is None:
             return
-        if budget.epsilon > policy.max_epsilon:
-            raise PlanRefused(
-                f"the plan costs epsilon {budget.epsilon!r}, this site allows "
-                f"{policy.max_epsilon!r} (max_epsilon)."
-            )
-        if budget.delta > policy.max_delta:
-            raise PlanRefused(
-                f"the plan costs delta {budget.delta!r}, this site allows "
-                f"{policy.max_delta!r} (max_delta)."
-            )
+        for name, asked in budget._asdict().items():
+            most = getattr(policy, f"max_{name}")
+            if asked > most:
+                raise PlanRefused(
+                    f"the plan costs {name} {asked!r}, this site allows {most!r} (max_{name})."
+                )
 
     def _judge_silence(self, plan: EvaluationPlan) -> None:
         """Refuse plans under which this site's silence, after it read its data, tells of them."""

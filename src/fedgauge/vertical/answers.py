@@ -41,7 +41,7 @@ from fedgauge.estimation.counts import Released
 from fedgauge.estimation.distribution import Aligned, Estimator
 from fedgauge.estimation.sanity import chance_of_each, doubt, is_possible
 from fedgauge.histograms.channels import LenientLabelReader
-from fedgauge.keys import SigningKey, key_to_text, verify
+from fedgauge.keys import SigningKey, verify
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.explain import summarise
 from fedgauge.plan.label_rounds import BYTES_PER_NUMBER
@@ -455,7 +455,7 @@ def conclude_alone(
     kind = Totals if plan.paired is None else RankTotals
     totals: Totals | RankTotals = kind.kept(site, plan)
     given = _by_party(site, plan, answers, totals.parties)
-    missing = [_name(site, party) for party in totals.parties if party not in given]
+    missing = [site.called(party) for party in totals.parties if party not in given]
     if isinstance(totals, RankTotals):
         if missing:
             raise ExchangeError(
@@ -483,7 +483,7 @@ def _by_party(
     """The numbers of each party; refused where one is not of this plan, or comes twice."""
     given: dict[bytes, list[int]] = {}
     for answer in answers:
-        name = _name(site, answer.party)
+        name = site.called(answer.party)
         if answer.party not in parties:
             raise InputError(
                 f"{name} is no party of this plan: it got no bins. Leave its answer out, or "
@@ -510,7 +510,7 @@ def _released(
             fits = all(abs(number) <= plan.most_per_count for number in numbers)
         if not fits:
             raise InputError(
-                f"the answer of {_name(site, party)} has counts that no labels have. {_ASK}"
+                f"the answer of {site.called(party)} has counts that no labels have. {_ASK}"
             )
     return _completed(plan, totals, given)
 
@@ -534,7 +534,7 @@ def _doubted(
     """Names of parties whose counts labels of their examples do not give."""
     chance, ends = chance_of_each(len(given)), np.cumsum(plan.final.nodes)[:-1].tolist()
     return tuple(
-        _name(site, party)
+        site.called(party)
         for party, numbers in given.items()
         if not is_possible(
             plan,
@@ -553,7 +553,7 @@ def _auc(
     mechanism, chance = MECHANISMS[name], chance_of_each(len(pairs))
     terms = mechanism.terms(known, plan.privacy)
     doubted = tuple(
-        _name(site, party)
+        site.called(party)
         for party, pair, ranks, each in zip(totals.parties, pairs, totals.ranks, terms, strict=True)
         if not is_pair_possible(pair, ranks, each, chance)
     )
@@ -565,7 +565,3 @@ def _auc(
         raise NoSignal(f"{doubt(doubted)} As it is there is no result: {error}") from None
     statement = plan.statement("enforced", totals.hints)
     return LabelAuc(auc, statement, name, len(pairs), totals.examples, doubted=doubted)
-
-
-def _name(site: Site, party: bytes) -> str:
-    return site.peers.get(party, key_to_text(party))
