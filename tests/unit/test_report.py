@@ -156,6 +156,7 @@ def of_skill(skill, **options):
     [(2.0, None), (0.0, "may be no better than chance"), (-2.0, "worse than chance")],
     ids=["better", "chance", "reversed"],
 )
+@pytest.mark.filterwarnings("ignore:client .* the ROC AUC is below")
 def test_verdict_says_where_a_model_is_not_surely_better_than_chance(skill, told):
     text = short(of_skill(skill))
     assert ("chance" in text) == (told is not None)
