@@ -57,14 +57,17 @@ def thresholds(draw, data, axis):
 POSITIVE_ON_TOP = (np.array([1, 1, 1, 0]), np.array([0.95, 0.91, 0.3, 0.3]))
 
 
+@pytest.mark.filterwarnings("ignore::fedgauge.errors.InputWarning")  # of reversed scores
 @settings(deadline=None, max_examples=60)
 @given(
     st.data(),
     labelled(SCORES),
     bounds.axes(),
     st.sampled_from([Aligned(), Aligned("linear"), Quantile(5)]),
+    st.sampled_from([1, 30]),  # as many of each row that its bin looks like a tie
 )
-def test_bounds_of_every_area_hold_that_of_the_pooled_data(data, examples, axis, estimator):
+def test_bounds_of_every_area_hold_that_of_the_pooled_data(data, examples, axis, estimator, times):
+    examples = tuple(np.repeat(each, times) for each in examples)
     result = bounds.pooled(examples, axis, estimator)
     labels, scores = examples
     max_fpr = data.draw(st.one_of(st.floats(0.01, 1), st.just(1 / (len(labels) - labels.sum()))))
@@ -86,7 +89,7 @@ def test_bounds_of_every_area_hold_that_of_the_pooled_data(data, examples, axis,
         (result.mann_whitney_u, won, (0, len(positive) * len(negative))),
     ):
         bounds.check(estimate, truth, scale)
-        if estimate.low is not None:
+        if estimate.low is not None and axis.kind != "probabilities":
             bounds.check_includes_bounds(estimate)
 
 

@@ -125,7 +125,7 @@ def test_a_map_that_always_rises_leaves_every_rank(examples, axis, calibrator):
     if (
         calibrator.is_strict
         and axis.outside == "refuse"
-        and axis != Axis.logit(axis.bins, limit=36)
+        and (axis.kind != "logit" or axis != Axis.logit(axis.bins, limit=36))
     ):
         np.testing.assert_array_equal(result.pooled.counts, before.pooled.counts)
         assert result.roc_auc.value == pytest.approx(before.roc_auc.value, abs=1e-12)

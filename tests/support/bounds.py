@@ -18,9 +18,10 @@ ROUNDING = 1e-11
 
 @st.composite
 def axes(draw):
-    """Few bins of every kind; those that clip do so inside the scores."""
+    """Few bins of every kind, or the default; those that clip do so inside the scores."""
     bins = draw(st.integers(1, 12))
-    kind = draw(st.sampled_from(["uniform", "logit", "edges", "narrow", "cut", "values"]))
+    kinds = ["uniform", "logit", "edges", "narrow", "cut", "values", "probabilities"]
+    kind = draw(st.sampled_from(kinds))
     cuts = sorted(draw(st.sets(st.integers(1, 2 * GRID - 1), min_size=2, max_size=11)))
     if kind == "uniform":
         return Axis.uniform(bins, outside=draw(st.sampled_from(["refuse", "clip"])))
@@ -32,6 +33,8 @@ def axes(draw):
         return Axis.uniform(bins, 0.25, 0.75, outside="clip")
     if kind == "cut":
         return Axis.from_edges([c / (2 * GRID) for c in cuts], outside="clip")
+    if kind == "probabilities":
+        return Axis.probabilities(c / (2 * GRID) for c in cuts)
     return Axis.from_values([c / (2 * GRID) for c in cuts[: draw(st.integers(1, 12))]], "clip")
 
 

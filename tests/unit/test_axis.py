@@ -29,6 +29,7 @@ DIGESTS = {
     "ee7e3b349b4ae9de491dd5c8b978eb4eb54eccbd19373ddac3e69f4d70507f1b": Axis.uniform(7, -3.5, 2.25),
     "61bb9fa0373ab1c34453fde91c094ca7caf58a76257a62a3e19aadbc4a70c31a": Axis.logit(64),
     "69d4ffe192ccdec2d0de76c027e7b30d4c4e42630a85708ae2e5f516711cd1b9": Axis.logit(4096),
+    "35260245a182fdc6e990f2dc42024ae48f873f92e76e8d4b5bacc785b4f76fd4": Axis.probabilities(),
 }
 
 
@@ -36,6 +37,24 @@ def test_digests_and_decimal_edges_are_the_same_on_every_machine():
     assert {axis.digest: axis for axis in DIGESTS.values()} == DIGESTS
     assert Axis.uniform(8, 0.1, 0.9).edges.tolist() == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
     assert Axis.uniform(100).edges.tolist() == [float(f"{i}e-2") for i in range(101)]
+
+
+@pytest.mark.parametrize("at", [(), (0.3, 1e-9, 0.99999999), (0.5,)], ids=str)
+def test_probabilities_have_bins_for_0_and_1_and_edges_at_thresholds(at):
+    axis = Axis.probabilities(at)
+    edges = axis.edges
+    assert {*at, 0.5, 2.0**-52, 1 - 2.0**-52, *(np.arange(4096) / 4096)} <= {*edges}
+    assert np.flatnonzero(axis.tied).tolist() == [0, axis.bins - 1]
+    assert not Axis.probabilities(at, "clip").tied.any()
+    assert (axis == Axis.probabilities()) == (at in ((), (0.5,)))
+    assert Axis.from_spec(axis.spec) == axis
+    scores = np.concatenate([edges, np.nextafter(edges, 0), np.nextafter(edges, 1)])
+    scores = np.append(scores, np.random.default_rng(0).random(10_000) ** 30)
+    bins = np.searchsorted(edges[1:-1], scores, side="right")
+    np.testing.assert_array_equal(axis.index(scores), bins)
+    np.testing.assert_array_equal(axis.place_any(scores).bins, bins)
+    with pytest.raises(AxisError, match="between 0 and 1"):
+        Axis.probabilities([1.0])
 
 
 RANGES = [

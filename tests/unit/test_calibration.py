@@ -123,7 +123,7 @@ def test_where_there_is_no_slope_there_are_errors():
         # Classes that share one bin alone: the likelihood rises with the slope for ever.
         (np.arange(3002) < 2, CROWD, "the scores separate the classes"),
     ):
-        result = fg.evaluate({"a": (labels, scores)})
+        result = fg.evaluate({"a": (labels, scores)}, axis=fg.Axis.uniform(4096))
         for name in ("calibration_slope", "calibration_intercept"):
             refused(fg.UndefinedMetric, told, getattr, result, name)
         assert result.expected_calibration_error.value >= (0.01 if "positive" in told else 0)
@@ -152,7 +152,7 @@ def test_scores_that_crowd_in_one_bin(overconfident):
     rng = np.random.default_rng(0)
     scores = rng.beta(0.05, 50, 100_000)
     labels = rng.random(100_000) < scores
-    result = fg.evaluate({"a": (labels, scores)})
+    result = fg.evaluate({"a": (labels, scores)}, axis=fg.Axis.uniform(4096))
     curve = result.calibration_curve(10, strategy="quantile")
     x, off = curve.predicted, curve.count * (curve.observed - curve.predicted)
     by_chance = np.sum(off**2 / (curve.count * x * (1 - x)))

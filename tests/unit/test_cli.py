@@ -106,7 +106,7 @@ def test_options_reach_the_plan_and_have_defaults():
     assert loaded.estimator == fg.Quantile(40)
     evaluate("scores.parquet", "--json", "r.json")
     loaded = fg.Evaluation.from_json("r.json")
-    assert loaded.plan.axis.spec == fg.Axis.uniform(4096).spec
+    assert loaded.plan.axis.spec == fg.Axis.probabilities().spec
     assert loaded.estimator == fg.Aligned()
     evaluate("scores.parquet", "--json", "r.json", "--estimator", "quantile")
     assert fg.Evaluation.from_json("r.json").estimator == fg.Quantile(256)

@@ -416,6 +416,7 @@ def _bins(chosen: fg.EvaluationPlan) -> list[tuple[str, str]]:
     axis, ends = chosen.axis, f"[{chosen.axis.low:g}, {chosen.axis.high:g}]"
     kinds = {
         "uniform": f"bins of equal width on {ends}",
+        "probabilities": f"bins on {ends}, narrower near them",
         "logit": "bins of equal width in log-odds",
         "asinh": "bins that grow with the score",
         "edges": f"bins suited to such scores on {ends}",

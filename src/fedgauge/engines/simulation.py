@@ -282,7 +282,7 @@ def evaluate(
     privacy
         The privacy model.
     axis
-        The score axis. ``"auto"`` is 4,096 bins of equal width on [0, 1] without noise; under
+        The score axis. ``"auto"`` is :meth:`Axis.probabilities` without noise; under
         differential privacy what the planner chooses from the hints, or 64 bins without hints,
         divided by how many counts a row adds to (16 or 32 under local DP). For scores of any scale
         ``"two-round"``, or a :class:`TwoRound`: a first round finds where scores are.
@@ -610,6 +610,9 @@ def _design(
         return with_edges(reference_axis(bins, rate), at), _branchings(tree, bins)
     if noisy:
         return with_edges(Axis.uniform(bins, outside="clip"), at), _branchings(tree, bins)
+    if isinstance(tree, str) and not score_sums:  # sums have no place within a bin of one value
+        fine = Axis.probabilities(at)
+        return fine, _branchings(tree, fine.bins)
     uniform = Axis.uniform(bins)
     return with_edges(uniform, at) if at else uniform, _branchings(tree, bins)
 

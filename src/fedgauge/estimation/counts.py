@@ -255,6 +255,11 @@ class Released:
 SIGNAL: Final = 4.0  # standard deviations that a class must stand out of the noise
 FAINT: Final = 6.0  # below which it is a weak base
 _SHARED: Final = 10  # rows in bins with others from which that is no chance, if none are near
+FINE: Final = 1024  # bins from which what scores do within them is less than one example does
+_UNLIKELY: Final = 1e-4  # chance that smooth scores have an atom in any bin
+_ALIKE: Final = (
+    1.1  # times as wide as both neighbours, at most: a smooth density is then even there
+)
 _REMEMBERED: Final = 2**26  # bytes: draws up to this size are kept for the next metric or band
 
 
@@ -399,12 +404,40 @@ class PooledCounts:
 
     @cached_property
     def single(self) -> NDArray[np.bool_]:
-        """Which bins stand for one score: by their width, or as crowded as equal depth leaves none.
+        """Which bins stand for one score: by their width, as atoms, or crowded at equal depth.
 
         A cubic through a bin that holds a tie would bend as if its scores differed.
         """
-        single = self.axis.single
+        single = self.axis.single | self.atoms
         return single if self.crowded is None else single | self.crowded
+
+    @cached_property
+    def atoms(self) -> NDArray[np.bool_]:
+        """In which bins scores are equal: surely, or because smooth ones would be in others, too.
+
+        Of the rows in a bin and both beside it, smooth scores have about a third in the bin, and
+        less than half, or than its share of the width. An atom has so many more that the chance of
+        one in any bin is below 1e-4 (Chernoff 1952). Only fine bins of exact counts tell; not the
+        outermost that are wider than a value, and of probabilities none that is wider than a
+        quarter of its distance from 0 or 1: there models differ by factors.
+        """
+        axis, surely = self.axis, self.axis.tied
+        if self.noisy or self.divided or axis.bins < FINE or surely.all():
+            return surely
+        rows, widths = self.counts.sum(axis=0), np.diff(axis.edges)
+        if self.apart:
+            likely = rows > 0
+        else:
+            around = np.convolve(widths, np.ones(3), mode="same")
+            share = np.maximum(widths / around, 0.5)
+            three = np.convolve(rows, np.ones(3), mode="same")
+            likely = _tail(rows, three, share) < _UNLIKELY / axis.bins
+            if axis.low >= 0 and axis.high <= 1:
+                likely &= 4 * widths <= np.minimum(axis.edges[:-1], 1 - axis.edges[1:])
+        wider = np.flatnonzero(~surely)
+        likely[wider[[0, -1]]] = False
+        atoms: NDArray[np.bool_] = surely | likely
+        return atoms
 
     @cached_property
     def deviations_of_totals(self) -> tuple[float, float]:
@@ -502,6 +535,16 @@ class PooledCounts:
                 return drawn
             noisy = redraw(drawn, self.tree, self.variances, rng, terms=self._terms)
         return repair.monotone(noisy.reshape(-1, noisy.shape[-1])).reshape(noisy.shape)
+
+
+def _tail(hits: Floats, trials: Floats, share: Floats) -> Floats:
+    """At most the chance of so many hits or more, where each trial hits with a chance `share`."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        part = hits / trials
+        apart = np.where(part < 1, (1 - part) * np.log((1 - part) / (1 - share)), 0.0)
+        apart = part * np.log(part / share) + apart
+    tail: Floats = np.where(part > share, np.exp(-trials * np.nan_to_num(apart)), 1.0)
+    return tail
 
 
 def require_examples(pooled: PooledCounts, group: str | None = None) -> None:

@@ -19,6 +19,7 @@ from fedgauge.errors import InputError, PlanError, UndefinedMetric
 from fedgauge.estimation import repair
 from fedgauge.histograms.axis import Axis
 
+NARROWEST: Final = 1e-100  # width of a bin that curves pass through: its cube is still a float
 _BISECTIONS: Final = 60
 _DRAWN: Final = 1000  # points of a curve at least, and on each of its pieces at least
 _DRAWN_OF_A_PIECE: Final = 8

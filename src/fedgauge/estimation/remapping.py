@@ -15,7 +15,7 @@ import numpy as np
 from fedgauge.arrays import Floats, Indices
 from fedgauge.errors import InputError
 from fedgauge.estimation.counts import PooledCounts
-from fedgauge.estimation.distribution import horner, linear_pieces, monotone_cubics
+from fedgauge.estimation.distribution import NARROWEST, horner, linear_pieces, monotone_cubics
 from fedgauge.histograms.axis import Axis, AxisSpec, Outside
 from fedgauge.histograms.calibrator import Calibrator
 
@@ -244,15 +244,18 @@ def _shares(edges: Floats, counts: Floats, cells: _Cells) -> Floats:
     alone = np.bincount(cells.bins)[cells.bins] == 1
     if alone.all():
         return shares
-    cumulative = np.pad(np.cumsum(counts, axis=1), ((0, 0), (1, 0)))
-    width = np.diff(edges)
-    if len(edges) > 2:
-        pieces = monotone_cubics(edges, cumulative)
+    wide = np.diff(edges) >= NARROWEST  # others are of one value, and no map divides them
+    around = np.append(edges[:-1][wide], edges[1:][wide][-1:])
+    cumulative = np.pad(np.cumsum(counts[:, wide], axis=1), ((0, 0), (1, 0)))
+    width = np.maximum(np.diff(edges), NARROWEST)
+    if len(around) > 2:
+        pieces = monotone_cubics(around, cumulative)
     else:
-        pieces = np.stack([linear_pieces(width, row[:-1], row[1:]) for row in cumulative], axis=1)
-    lower = edges[cells.bins]
+        lines = [linear_pieces(width[wide], row[:-1], row[1:]) for row in cumulative]
+        pieces = np.stack(lines, axis=1)
+    piece, lower = np.maximum(np.cumsum(wide) - 1, 0)[cells.bins], edges[cells.bins]
     below, above = (
-        horner(pieces[:, :, cells.bins], ends - lower) for ends in (cells.starts, cells.stops)
+        horner(pieces[:, :, piece], ends - lower) for ends in (cells.starts, cells.stops)
     )
     part = np.maximum(above - below, 0.0)
     starts = _starts(cells.bins)

@@ -19,6 +19,7 @@ SlotFunction = Callable[[Floats], Indices]
 _SLOTS_PER_EDGE = 4
 _MOST_SLOTS = 1 << 18  # the table of first edges stays within a core's cache
 _MOST_COMPARISONS = 4  # beyond this a binary search is as fast
+_GRID = 4096  # parts of [0, 1], a power of two: a score times this is exact
 
 
 class BinLookup:
@@ -32,6 +33,7 @@ class BinLookup:
         self._inner = edges[1:-1]
         self._bins = len(edges) - 1
         self._direct: SlotFunction | None = None
+        self._on_grid = False
         self._comparisons = _MOST_COMPARISONS + 1
         low, high = float(edges[0]), float(edges[-1])
         # Slots need a width that neither overflows nor underflows when divided.
@@ -39,8 +41,19 @@ class BinLookup:
             direct = _linear_slots(low, high, self._bins)
             if _is_exact(direct, edges):
                 self._direct = direct
+            elif (low, high) == (0.0, 1.0) and np.isin(np.arange(_GRID) / _GRID, edges).all():
+                self._refine_grid()
             else:
                 self._choose_table(low, high)
+
+    def _refine_grid(self) -> None:
+        """Prepare for parts of [0, 1] of which few are divided further."""
+        self._on_grid = True
+        parts = np.arange(_GRID + 1) / _GRID
+        self._first = np.searchsorted(self._inner, parts, side="right")
+        self._finer = np.setdiff1d(self._inner, parts)
+        self._before = np.searchsorted(self._finer, parts)
+        self._divided = np.append(np.diff(self._before) > 0, False)
 
     def _choose_table(self, low: float, high: float) -> None:
         size = min(_MOST_SLOTS, _SLOTS_PER_EDGE * self._bins)
@@ -54,8 +67,19 @@ class BinLookup:
         self._first = np.searchsorted(slots, np.arange(int(slot(np.array([high]))[0]) + 1))
         self._padded = np.append(self._inner, np.inf)
 
-    def __call__(self, scores: Floats, *, touches_top: bool) -> Indices:
-        """Bin of each score; all lie within the edges, and with `touches_top` maybe at the last."""
+    def __call__(self, scores: Floats, *, touches_top: bool, steady: bool = False) -> Indices:
+        """Bin of each score; all lie within the edges, and with `touches_top` maybe at the last.
+
+        If `steady`, in a time that does not depend on where scores lie.
+        """
+        if self._on_grid and not steady:
+            slots = (scores * _GRID).astype(np.intp)
+            index = self._first.take(slots)
+            some = np.flatnonzero(self._divided.take(slots))
+            if some.size:
+                within = np.searchsorted(self._finer, scores[some], side="right")
+                index[some] += within - self._before.take(slots[some])
+            return index
         if self._direct is not None:
             index = self._direct(scores)
             return np.minimum(index, self._bins - 1, out=index) if touches_top else index
@@ -109,9 +133,10 @@ def _folded_slots(low: float, high: float, slots: int) -> SlotFunction:
     return slot
 
 
-Kind = Literal["uniform", "logit", "asinh", "edges", "values"]
+Kind = Literal["uniform", "probabilities", "logit", "asinh", "edges", "values"]
 Outside = Literal["refuse", "clip"]
 
+_NEAREST: Final = 52  # halvings of a probability's distance from 0 or 1 that bins tell apart
 MOST_BINS: Final = 1 << 20  # 256 times what is ever needed; a plan is judged in half a second
 MOST_LOGIT_BINS: Final = 1 << 18  # each edge takes microseconds of exact arithmetic
 MOST_POINTS: Final = 1 << 18  # bins of a listed axis: each edge travels in the plan
@@ -148,8 +173,8 @@ class Axis:
     predicted positive at threshold t when ``score >= t``, so at every edge but the top one the
     confusion matrix read from a histogram is exact.
 
-    Made by :meth:`uniform`, :meth:`logit`, :meth:`asinh`, :meth:`from_edges` or
-    :meth:`from_values`.
+    Made by :meth:`uniform`, :meth:`probabilities`, :meth:`logit`, :meth:`asinh`,
+    :meth:`from_edges` or :meth:`from_values`.
 
     Examples
     --------
@@ -191,6 +216,37 @@ class Axis:
         return cls(
             _increasing(_uniform_edges(bins, low, high), "widen the range or use fewer bins"), spec
         )
+
+    @classmethod
+    def probabilities(cls, at: Iterable[float] = (), outside: Outside = "refuse") -> "Axis":
+        """4,096 bins of equal width on [0, 1], and more where scores tie or crowd.
+
+        Scores of exactly 0 and of exactly 1 have a bin each. Towards both ends each bin is half as
+        wide as the last, down to 2e-16. Thresholds named (`at`) are edges.
+
+        Examples
+        --------
+        >>> axis = Axis.probabilities()
+        >>> axis.bins, axis.index([0.0, 1e-9, 0.5, 1.0])
+        (4178, array([   0,   24, 2089, 4177]))
+        """
+        named = np.unique(_points("at", at))
+        if len(named) and not (named[0] > 0 and named[-1] < 1):
+            raise AxisError("thresholds of probabilities lie between 0 and 1.")
+        near = 0.5 ** np.arange(math.log2(_GRID) + 1, _NEAREST + 1)
+        grid = np.arange(1, _GRID) / _GRID
+        after_zero = np.nextafter(0.0, 1.0)
+        usual = np.concatenate([[after_zero], near, grid, 1.0 - near])
+        named = np.setdiff1d(named, usual)
+        inner = np.union1d(usual, named)
+        spec = AxisSpec(
+            "probabilities",
+            len(inner) + 2,
+            _check_outside(outside),
+            "",
+            points=tuple(named.tolist()) or None,
+        )
+        return cls(np.concatenate([[0.0], inner, [1.0, 1.0]]), spec)
 
     @classmethod
     def logit(cls, bins: int, *, limit: float = 16.0, outside: Outside = "refuse") -> "Axis":
@@ -269,6 +325,8 @@ class Axis:
                 kind="uniform", low=float(low), high=float(high), limit=None, points=None
             ):
                 axis = cls.uniform(spec.bins, low, high, spec.outside)
+            case AxisSpec(kind="probabilities", low=None, high=None, limit=None):
+                axis = cls.probabilities(spec.points or (), spec.outside)
             case AxisSpec(kind="logit", limit=float(limit), low=None, high=None, points=None):
                 axis = cls.logit(spec.bins, limit=limit, outside=spec.outside)
             case AxisSpec(
@@ -297,7 +355,7 @@ class Axis:
 
     @property
     def kind(self) -> Kind:
-        """How the axis was made: uniform, logit, asinh, edges or values."""
+        """How the axis was made: uniform, probabilities, logit, asinh, edges or values."""
         return self._spec.kind
 
     @property
@@ -312,7 +370,7 @@ class Axis:
 
     @property
     def edges(self) -> Floats:
-        """The ``bins + 1`` edges, read-only. On a values axis the last one is repeated."""
+        """The ``bins + 1`` edges, read-only; the last is repeated if its bin is of one value."""
         return self._edges
 
     @property
@@ -342,6 +400,20 @@ class Axis:
             return np.ones(self.bins, dtype=bool)
         single: NDArray[np.bool_] = np.nextafter(self._edges[:-1], np.inf) >= self._edges[1:]
         return single
+
+    @property
+    def tied(self) -> NDArray[np.bool_]:
+        """In which bins scores are surely equal: where scores beyond are counted, in no end bin."""
+        if self.outside == "refuse":
+            tied = self.single
+            # A closed bin between two floats holds both.
+            tied[-1] &= self.kind == "values" or self._edges[-2] == self._edges[-1]
+            return tied
+        if self.kind == "values":
+            return np.zeros(self.bins, dtype=bool)
+        tied = self.single
+        tied[[0, -1]] = False
+        return tied
 
     @property
     def digest(self) -> str:
@@ -402,9 +474,8 @@ class Axis:
         inside = np.fmin(np.fmax(scores, self.low), self.high)  # which take NaN for no number
         not_finite = scores.size - int(np.count_nonzero(np.isfinite(scores)))
         moved = int(np.count_nonzero(inside != scores))
-        return Placed(
-            self._lookup(inside, touches_top=True), inside, not_finite, moved - not_finite
-        )
+        bins = self._lookup(inside, touches_top=True, steady=True)
+        return Placed(bins, inside, not_finite, moved - not_finite)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Axis) and self.digest == other.digest
@@ -420,6 +491,8 @@ class Axis:
         match self.kind:
             case "uniform":
                 inside = f"uniform({self.bins}, {spec.low!r}, {spec.high!r}"
+            case "probabilities":
+                inside = f"probabilities({spec.points or ()!r}"
             case "logit":
                 inside = f"logit({self.bins}, limit={spec.limit!r}"
             case "asinh":

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from fedgauge.arrays import Floats
 from fedgauge.errors import UndefinedMetric
+from fedgauge.estimation.distribution import NARROWEST
 from fedgauge.histograms.axis import Axis
 from fedgauge.metrics.curves import PrCurve, RocCurve
 
@@ -15,6 +16,9 @@ _ROUNDING: Final = 1e-13
 _AHEAD: Final = 9  # from where the series of digamma is exact to the last place
 _SERIES: Final = (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12, 0.0)
 _POINTS: Final = 9  # on each piece of a curve, where it is taken as lines
+
+
+Tied = NDArray[np.bool_] | bool  # in which bins all scores are equal; of all bins alike
 
 
 class Bounded(NamedTuple):
@@ -25,16 +29,17 @@ class Bounded(NamedTuple):
     highest: float
 
 
-def roc_auc(roc: RocCurve, counts: Floats, *, tied: bool) -> Bounded:
+def roc_auc(roc: RocCurve, counts: Floats, *, tied: Tied) -> Bounded:
     """Area under the ROC curve; pairs within a bin go either way, unless its scores are `tied`.
 
     AUC = (sum_i p_i (sum_{j<i} n_j) + p_i n_i / 2 +- p_i n_i / 2) / (n+ n-)
     """
     negatives, positives = counts
     middle = straight_auc(negatives, positives)
-    half = float(positives @ negatives) / float(2 * negatives.sum() * positives.sum())
-    if tied:
+    if np.all(tied):
         return Bounded(middle, middle, middle)
+    pairs = np.where(tied, 0.0, positives * negatives).sum()
+    half = float(pairs) / float(2 * negatives.sum() * positives.sum())
     return _within(roc.path.area(), middle - half, middle + half)
 
 
@@ -65,21 +70,20 @@ def auc_runs(counts: Floats) -> Floats:
     return runs
 
 
-def auc_sampling_variance(counts: Floats, *, tied: bool) -> float:
+def auc_sampling_variance(counts: Floats, *, tied: Tied) -> float:
     """Variance of the AUC over samples of examples (DeLong et al. 1988), from bins.
 
     Unless `tied`, a bin's placements spread evenly over what the bin allows.
     """
     totals = counts.sum(axis=1)
     squares = auc_gradient(counts) ** 2
-    if not tied:
-        squares += auc_runs(counts) ** 2 / 12.0
+    squares += np.where(tied, 0.0, auc_runs(counts) ** 2 / 12.0)
     by_class = (counts * squares).sum(axis=1)
     return float(np.sum(by_class * totals / np.maximum(totals - 1.0, 1.0)))
 
 
 def average_precision(
-    pr: PrCurve, counts: Floats, *, tied: bool, of_rows: float | None = None
+    pr: PrCurve, counts: Floats, *, tied: Tied, of_rows: float | None = None
 ) -> Bounded:
     """Average precision: the area under the PR curve, or what is known `of_rows`.
 
@@ -89,24 +93,18 @@ def average_precision(
     negatives, positives = counts[:, ::-1]
     hits, wrong = np.cumsum(positives), np.cumsum(negatives)
     total = float(hits[-1])
-    if tied:
-        exact = tied_precision(counts)
+    if np.all(tied):
+        exact = _ratio_sum(positives, hits, hits + wrong) / total
         return Bounded(exact, exact, exact)
     # In this order rounding leaves at least the hits below the line, however few they are.
-    highest = _ratio_sum(positives, hits, hits + (wrong - negatives)) / total
+    ahead = np.where(np.flip(tied), wrong, wrong - negatives)
+    highest = _ratio_sum(positives, hits, hits + ahead) / total
     value = pr.path.area() if of_rows is None else of_rows
-    return _within(value, min(_least_precision(counts), highest), highest)
+    return _within(value, min(_least_precision(counts, tied), highest), highest)
 
 
-def tied_precision(counts: Floats) -> float:
-    """Average precision when scores in a bin are tied."""
-    negatives, positives = counts[:, ::-1]
-    hits, flagged = np.cumsum(positives), np.cumsum(negatives + positives)
-    return _ratio_sum(positives, hits, flagged) / float(hits[-1])
-
-
-def precision_one_by_one(counts: Floats) -> float:
-    """Average precision of examples that do not tie: its mean over all orders within bins.
+def precision_one_by_one(counts: Floats, *, tied: Tied) -> float:
+    """Average precision of examples: its mean over all orders within bins that are not `tied`.
 
     A positive is among those flagged at its own score; a smooth curve has half of it there. With 25
     positives among 500 its area is lower by 0.01.
@@ -119,32 +117,36 @@ def precision_one_by_one(counts: Floats) -> float:
     rest = np.divide(positives - 1.0, both - 1.0, out=np.zeros_like(both), where=both > 1)
     harmonic = digamma(flagged + both + 1.0) - digamma(flagged + 1.0)
     summed = rest * both + (hits + 1.0 - rest * (flagged + 1.0)) * harmonic
+    through = np.divide(hits + positives, flagged + both, out=np.zeros_like(both), where=both > 0)
+    summed = np.where(np.flip(tied), both * through, summed)
     return _ratio_sum(positives, summed, both) / float(positives.sum())
 
 
-def _least_precision(counts: Floats) -> float:
-    """Average precision when in each bin the negatives come first and no two positives tie."""
+def _least_precision(counts: Floats, tied: Tied) -> float:
+    """Average precision when in bins not `tied` negatives come first and no two positives tie."""
     negatives, positives = counts[:, ::-1]
     hits, wrong = np.cumsum(positives), np.cumsum(negatives)
     total = float(hits[-1])
     # In one bin with all its negatives ahead: sum over k = 1..p of (a + k) / (a + k + w),
     # a positives flagged before and w negatives flagged: p - w (H(a + p + w) - H(a + w)).
     above, below = digamma(hits + wrong + 1.0), digamma(hits - positives + wrong + 1.0)
-    lowest = float(np.sum(positives - wrong * (above - below))) / total
+    flagged = np.maximum(hits + wrong, 1.0)
+    each = np.where(np.flip(tied), positives * hits / flagged, positives - wrong * (above - below))
+    lowest = float(np.sum(each)) / total
     return lowest - 4 * float(np.finfo(float).eps) * float(wrong @ above) / total
 
 
-def precision_range(worst: Floats, best: Floats, *, tied: bool) -> tuple[float, float]:
+def precision_range(worst: Floats, best: Floats, *, tied: Tied) -> tuple[float, float]:
     """What average precision can be where counts lie anywhere between two.
 
     `worst` has positives as low and negatives as high as they can be, `best` the reverse. Moving up
     into a tie can cost a positive precision, so the ends are not those of both. Lowest when nothing
     ties; highest when each positive has the best precision of all bins up to its own.
     """
-    lowest = _least_precision(worst)
+    lowest = _least_precision(worst, tied=False)
     negatives, positives = best
     hits, wrong = (np.cumsum(row[::-1])[::-1] for row in (positives, negatives))
-    bottom = hits + wrong if tied else hits + (wrong - negatives)
+    bottom = hits + np.where(tied, wrong, wrong - negatives)
     precision = np.divide(hits, bottom, out=np.zeros_like(hits), where=bottom > 0)
     reached = np.maximum.accumulate(precision)
     highest = float(positives @ reached) / float(positives.sum())
@@ -200,11 +202,10 @@ def average_precision_gradient(counts: Floats) -> Floats:
     return rising
 
 
-def average_precision_variance(counts: Floats, *, tied: bool) -> Floats:
+def average_precision_variance(counts: Floats, *, tied: Tied) -> Floats:
     """Variance of average precision over samples of examples, to first order."""
     squares = average_precision_gradient(counts) ** 2
-    if not tied:
-        squares = squares + average_precision_runs(counts) ** 2 / 12.0
+    squares += np.where(tied, 0.0, average_precision_runs(counts) ** 2 / 12.0)
     variance: Floats = (counts * squares).sum(axis=(-2, -1))
     return variance
 
@@ -237,16 +238,16 @@ def _below(weights: Floats) -> Floats:
 
 
 def partial_auc(
-    roc: RocCurve, rates: tuple[Floats, Floats], max_fpr: float, *, tied: bool
+    roc: RocCurve, rates: tuple[Floats, Floats], max_fpr: float, *, tied: Tied
 ) -> Bounded:
     """Area under the ROC curve up to a false positive rate, not standardised; see `edge_rates`."""
     fpr, tpr = rates
-    if tied:
+    if np.all(tied):
         straight = area_up_to(fpr, tpr, max_fpr)
         return Bounded(straight, straight, straight)
     middle = area_up_to(*roc.path.sample(_POINTS), max_fpr)
-    lowest = area_up_to(*_corners(fpr, tpr, positives_first=False), max_fpr)
-    highest = area_up_to(*_corners(fpr, tpr, positives_first=True), max_fpr)
+    lowest = area_up_to(*_corners(fpr, tpr, tied, positives_first=False), max_fpr)
+    highest = area_up_to(*_corners(fpr, tpr, tied, positives_first=True), max_fpr)
     return _within(middle, lowest, highest)
 
 
@@ -256,15 +257,15 @@ def standardised(area: float, max_fpr: float) -> float:
     return 0.5 * (1.0 + (area - chance) / (max_fpr - chance))
 
 
-def auprg(roc: RocCurve, rates: tuple[Floats, Floats], ratio: float, *, tied: bool) -> Bounded:
+def auprg(roc: RocCurve, rates: tuple[Floats, Floats], ratio: float, *, tied: Tied) -> Bounded:
     """Area under the PR-gain curve (Flach & Kull 2015); `ratio` is positives per negative."""
     fpr, tpr = rates
-    straight = straight_auprg(fpr, tpr, ratio)
-    if tied:
+    if np.all(tied):
+        straight = straight_auprg(fpr, tpr, ratio)
         return Bounded(straight, straight, straight)
     middle = straight_auprg(*roc.path.sample(_POINTS), ratio)
-    lowest = straight_auprg(*_corners(fpr, tpr, positives_first=False), ratio)
-    highest = straight_auprg(*_corners(fpr, tpr, positives_first=True), ratio)
+    lowest = straight_auprg(*_corners(fpr, tpr, tied, positives_first=False), ratio)
+    highest = straight_auprg(*_corners(fpr, tpr, tied, positives_first=True), ratio)
     value = min(max(middle, lowest), highest)
     rounding = _ROUNDING * max(1.0, abs(lowest))
     return Bounded(value, lowest - rounding, min(highest + rounding, 1.0))
@@ -285,32 +286,27 @@ def straight_auprg(fpr: Floats, tpr: Floats, ratio: float) -> float:
     return float(np.sum(np.diff(recall_gain) * (precision_gain[1:] + precision_gain[:-1])) / 2.0)
 
 
-def largest_gap(rates: tuple[Floats, Floats], *, tied: bool) -> tuple[Bounded, int]:
+def largest_gap(rates: tuple[Floats, Floats], *, tied: Tied) -> tuple[Bounded, int]:
     """The largest ``|TPR - FPR|`` (Kolmogorov-Smirnov), and its edge, counted from the top."""
     fpr, tpr = rates
     gaps = np.abs(tpr - fpr)
     where = int(np.argmax(gaps))
     value = float(gaps[where])
-    if tied:
-        return Bounded(value, value, value), where
     inside = np.maximum(tpr[1:] - fpr[:-1], fpr[1:] - tpr[:-1])
+    inside = np.where(np.flip(tied), 0.0, inside)
     return Bounded(value, value, min(max(value, float(inside.max())), 1.0)), where
 
 
 def gap_range(
-    worst: tuple[Floats, Floats], best: tuple[Floats, Floats], *, tied: bool
+    worst: tuple[Floats, Floats], best: tuple[Floats, Floats], *, tied: Tied
 ) -> tuple[float, float]:
     """What `largest_gap` can be where rates lie anywhere between two, edge by edge."""
     (high_fpr, low_tpr), (low_fpr, high_tpr) = worst, best
     lowest = max(float(np.max(low_tpr - high_fpr)), float(np.max(low_fpr - high_tpr)), 0.0)
-    if not tied:  # within a bin one rate can be that of the edge below, the other of that above
-        high_fpr, high_tpr, low_fpr, low_tpr = (
-            high_fpr[1:],
-            high_tpr[1:],
-            low_fpr[:-1],
-            low_tpr[:-1],
-        )
     highest = max(float(np.max(high_tpr - low_fpr)), float(np.max(high_fpr - low_tpr)))
+    # Within a bin one rate can be that of the edge below, the other of that above.
+    inside = np.maximum(high_tpr[1:] - low_fpr[:-1], high_fpr[1:] - low_tpr[:-1])
+    highest = max(highest, float(np.max(np.where(np.flip(tied), 0.0, inside))))
     return lowest, min(highest, 1.0)
 
 
@@ -322,14 +318,14 @@ def edge_rates(counts: Floats) -> tuple[Floats, Floats]:
     return rates[..., 0, :], rates[..., 1, :]
 
 
-def _corners(fpr: Floats, tpr: Floats, *, positives_first: bool) -> tuple[Floats, Floats]:
-    """The path that takes each bin's positives first, or its negatives."""
-    doubled_fpr, doubled_tpr = np.repeat(fpr, 2), np.repeat(tpr, 2)
-    return (
-        (doubled_fpr[:-1], doubled_tpr[1:])
-        if positives_first
-        else (doubled_fpr[1:], doubled_tpr[:-1])
-    )
+def _corners(
+    fpr: Floats, tpr: Floats, tied: Tied, *, positives_first: bool
+) -> tuple[Floats, Floats]:
+    """The path that takes each bin's positives first, or its negatives; straight where `tied`."""
+    rising, other = (tpr, fpr) if positives_first else (fpr, tpr)
+    first, last = np.repeat(rising, 2)[1:], np.repeat(other, 2)[:-1]
+    first[1::2] = np.where(np.flip(tied), first[:-1:2], first[1::2])  # every second is a corner
+    return (last, first) if positives_first else (first, last)
 
 
 def area_up_to(fpr: Floats, tpr: Floats, max_fpr: float) -> float:
@@ -365,7 +361,6 @@ Loss = Literal["log", "squared"]
 CLIP: Final = float(np.finfo(np.float64).eps)  # scikit-learn's log_loss keeps this far from 0, 1
 _PARTS: Final = 8  # of a bin, in which scores are taken as evenly spread
 _NARROW: Final = 1e-3
-_NARROWEST: Final = 1e-100  # width of a bin that curves pass through: its cube is still a float
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _STEEPEST: Final = 0.02
 _ABOVE_ONE: Final = float(np.nextafter(1.0, 2.0))  # where merged bins of known values up to 1 end
@@ -436,7 +431,8 @@ def bin_losses(
         mean, square = _leaning(lower, upper, loss, likely(middle, positions))
     least, most = _extremes(axis, loss, positions)
     mean, even = np.clip(mean, least, most), np.clip(even, least, most)
-    return BinLosses(mean, np.maximum(square, mean**2), even, least, most)
+    square = np.where(least < most, np.maximum(square, mean**2), mean**2)
+    return BinLosses(mean, square, even, least, most)
 
 
 def mean_loss(counts: Floats, losses: BinLosses) -> Bounded:
@@ -510,16 +506,17 @@ def within_bins(edges: Floats, counts: Floats) -> tuple[Floats, Floats]:
     places = np.arange(bins * _PARTS + 1) / _PARTS
     ends = np.interp(places, np.arange(bins + 1), edges)
     shares = np.full((*counts.shape, _PARTS), 1.0 / _PARTS)
-    curved = bins > 1 and np.diff(edges).min() >= _NARROWEST
+    wide = np.diff(edges) >= NARROWEST  # others are of one value, and bend nothing
+    around = np.append(edges[:-1][wide], edges[1:][wide][-1:])
     for row, share in zip(counts, shares, strict=True):
         total = row.sum()
-        if total <= 0 or not curved:
+        if total <= 0 or bins == 1 or not wide.any():
             continue
-        cumulative = np.append(0.0, np.cumsum(row)) / total
-        parts = np.diff(PchipInterpolator(edges, cumulative)(ends)).reshape(bins, _PARTS)
+        cumulative = np.append(0.0, np.cumsum(row[wide])) / total
+        parts = np.diff(PchipInterpolator(around, cumulative)(ends)).reshape(bins, _PARTS)
         parts = np.maximum(parts, 0.0)
         held = parts.sum(axis=1)
-        used = held > 0
+        used = wide & (held > 0)
         share[used] = parts[used] / held[used, np.newaxis]
     middles = (np.arange(_PARTS) + 0.5) / _PARTS
     return shares, shares @ middles

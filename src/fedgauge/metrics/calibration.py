@@ -100,7 +100,7 @@ def _crowded(edges: Floats, counts: Floats, positions: Positions | None) -> NDAr
     crowded = np.zeros(counts.shape[1], dtype=bool)
     if positions is not None or len(crowded) < 2:
         return crowded
-    with np.errstate(over="ignore"):  # bins as narrow as floats can be
+    with np.errstate(all="ignore"):  # bins as narrow as floats can be, or of one value
         density = counts.sum(axis=0) / np.diff(edges)
     crowded[0] = edges[0] <= 0 and density[0] > _CROWD * density[1]
     crowded[-1] = edges[-1] >= 1 and density[-1] > _CROWD * density[-2]

@@ -415,7 +415,9 @@ def _index_of(forecasts: Forecasts, fit: Fit) -> Callable[[Floats], Floats]:
     design, odds, scores = (
         shares @ each for each in (fit.design, forecasts.log_odds, forecasts.scores)
     )
-    odds = np.where(np.count_nonzero(shares, axis=1) == 1, odds, np.log(scores) - np.log1p(-scores))
+    with np.errstate(divide="ignore"):  # scores of exactly 0 or 1 are a group by themselves
+        joined = np.log(scores) - np.log1p(-scores)
+    odds = np.where(np.count_nonzero(shares, axis=1) == 1, odds, joined)
     weights = groups.counts / groups.counts.sum()
 
     def index(coefficients: Floats) -> Floats:

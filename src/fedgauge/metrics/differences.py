@@ -88,6 +88,7 @@ def _reach(first: Estimate, second: Estimate, join: Callable[[float, float], flo
 
 def _sure(estimate: Estimate, allowed: float, reach: float) -> float:
     """The part of an interval that binning takes: added where the interval holds all it allows."""
+    allowed = min(allowed, estimate.parts.get("binning", allowed))
     return allowed if "noise" not in estimate.parts and allowed <= reach else 0.0
 
 
@@ -162,7 +163,7 @@ class ModelPair:
         straight = [areas.straight_auc(*each) for each in counts]
         unbiased = [areas.straight_auc(*each.pooled.unbiased) for each in self.readings]
         gradients = [areas.auc_gradient(each) for each in counts]
-        if self.joint is not None and self.joint.is_all and not self.first.tied:
+        if self.joint is not None and self.joint.is_all and not self.first.tied.all():
             gradients = [_area_gradient(each.unshrunk) for each in self.readings]
         if self.joint is None or any(end.caution for end in ends):
             return self._from_ends(ends, gradients)

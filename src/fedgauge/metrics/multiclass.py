@@ -53,14 +53,14 @@ def of_auc(reading: Reading) -> Influence:
     shift = 0.0
     if pooled.noisy:
         shift = areas.straight_auc(*pooled.unbiased) - areas.straight_auc(*pooled.counts)
-    runs = 0.0 if reading.tied else 1.0
+    runs = np.where(reading.atoms, 0.0, 1.0)
     return Influence(areas.auc_gradient(pooled.counts), runs * areas.auc_runs(pooled.counts), shift)
 
 
 def of_average_precision(reading: Reading) -> Influence:
     """What examples do to average precision."""
     counts = reading.pooled.counts
-    runs = 0.0 if reading.tied else 1.0
+    runs = np.where(reading.atoms, 0.0, 1.0)
     return Influence(
         areas.average_precision_gradient(counts), runs * areas.average_precision_runs(counts)
     )

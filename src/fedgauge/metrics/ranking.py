@@ -12,10 +12,11 @@ from functools import cached_property, partial, wraps
 from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedgauge.arrays import Floats
 from fedgauge.errors import InputError
-from fedgauge.estimation.counts import PooledCounts
+from fedgauge.estimation.counts import FINE, PooledCounts
 from fedgauge.estimation.distribution import (
     Aligned,
     Estimator,
@@ -45,9 +46,9 @@ from fedgauge.metrics.thresholds import AtThreshold
 
 _Made = TypeVar("_Made")
 
-FINE: Final = 1024  # bins from which what scores do within them is less than one example does
 FEW: Final = 20  # examples of a class below which an interval is made for small samples
 _DRAWS: Final = 200
+_CERTAIN: Final = 36.0  # loss of a score of 0 or 1 that is wrong, rounded down
 _FEW_WRONG: Final = 5.0  # misplaced examples of the smaller class, likewise
 
 
@@ -66,9 +67,14 @@ class Reading:
             object.__setattr__(self, "pooled", self.pooled.unshrunk)
 
     @property
-    def tied(self) -> bool:
-        """Whether all scores in a bin are equal."""
-        return self.pooled.axis.separates_all
+    def tied(self) -> NDArray[np.bool_]:
+        """In which bins all scores are surely equal."""
+        return self.pooled.axis.tied
+
+    @property
+    def atoms(self) -> NDArray[np.bool_]:
+        """In which bins they are, surely or as far as counts tell."""
+        return self.pooled.atoms
 
     @property
     def precision_of_rows(self) -> float | None:
@@ -77,11 +83,9 @@ class Reading:
         if pooled.noisy or pooled.divided or not isinstance(self.estimator, Aligned):
             return None
         require_both_classes(pooled.negatives, pooled.positives)
-        if pooled.apart:
-            return areas.tied_precision(pooled.counts)
-        if pooled.axis.bins < FINE or pooled.single.any():
+        if not pooled.apart and pooled.axis.bins < FINE:
             return None
-        return areas.precision_one_by_one(pooled.counts)
+        return areas.precision_one_by_one(pooled.counts, tied=pooled.apart or pooled.single)
 
     @cached_property
     def distribution(self) -> ScoreDistribution:
@@ -181,6 +185,7 @@ def reading_metric(
 
 class _Ingredients(NamedTuple):
     number: Bounded  # with the bounds of binning
+    spread: Interval  # where it lies if atoms are ties
     other: float  # what a second view of the same counts gives
     interval: Interval  # covers noise and sampling
     noise: float  # standard deviations, this and the next
@@ -216,11 +221,13 @@ def roc_auc(reading: Reading) -> Estimate:
 
 
 def _roc_auc(reading: Reading) -> Estimate:
-    pooled, z, tied = reading.pooled, critical(reading.level), reading.tied
+    pooled, z = reading.pooled, critical(reading.level)
     counts = pooled.counts
-    number = _bounded(reading, lambda r: areas.roc_auc(r.roc, r.pooled.counts, tied=r.tied))
+    number, spread = _binned(
+        reading, lambda r, tied: areas.roc_auc(r.roc, r.pooled.counts, tied=tied)
+    )
     straight = areas.straight_auc(*counts)
-    deviation = math.sqrt(areas.auc_sampling_variance(counts, tied=tied))
+    deviation = math.sqrt(areas.auc_sampling_variance(counts, tied=reading.atoms))
     noise = math.sqrt(pooled.noise_variance(areas.auc_gradient(counts)))
     wrong = min(number.value, 1.0 - number.value)
     if _few(pooled) or wrong * min(pooled.negatives, pooled.positives) < _FEW_WRONG:
@@ -229,7 +236,9 @@ def _roc_auc(reading: Reading) -> Estimate:
         sampling = logit_interval(number.value, deviation, z)
     shift = areas.straight_auc(*pooled.unbiased) - straight if pooled.noisy else 0.0
     interval = add_noise(number.value, sampling, noise, z)
-    return _estimate(reading, _Ingredients(number, straight, interval, noise, deviation, shift))
+    return _estimate(
+        reading, _Ingredients(number, spread, straight, interval, noise, deviation, shift)
+    )
 
 
 @reading_metric("average precision", recorded=True)
@@ -261,15 +270,20 @@ def average_precision(reading: Reading) -> Estimate:
 
 
 def _average_precision(reading: Reading) -> Estimate:
-    pooled, level, tied = reading.pooled, reading.level, reading.tied
+    pooled, level = reading.pooled, reading.level
     counts = pooled.counts
-    of_rows = reading.precision_of_rows
-    number = areas.average_precision(reading.pr, counts, tied=tied, of_rows=of_rows)
-    if pooled.divided:
+
+    def bounded(tied: NDArray[np.bool_]) -> Bounded:
+        of_rows = reading.precision_of_rows
+        number = areas.average_precision(reading.pr, counts, tied=tied, of_rows=of_rows)
+        if not pooled.divided:
+            return number
         worst, best = reading.worst.pooled.counts, reading.best.pooled.counts
-        number = _joined(number, areas.precision_range(worst, best, tied=tied))
+        return _joined(number, areas.precision_range(worst, best, tied=tied))
+
+    number, spread = _apart(reading, bounded)
     straight = float(areas.straight_average_precision(counts))
-    variance = float(areas.average_precision_variance(counts, tied=tied))
+    variance = float(areas.average_precision_variance(counts, tied=reading.atoms))
     noise = float(pooled.noise_variance(areas.average_precision_gradient(counts)))
     if number.value >= 1.0 or not areas.misplaced(counts):
         perfect = Interval(_perfect_precision(pooled, level), 1.0)
@@ -285,7 +299,8 @@ def _average_precision(reading: Reading) -> Estimate:
     return _estimate(
         reading,
         _Ingredients(
-            number, straight, interval, math.sqrt(noise), math.sqrt(variance), caution=caution
+            *(number, spread, straight, interval, math.sqrt(noise), math.sqrt(variance)),
+            caution=caution,
         ),
     )
 
@@ -412,6 +427,18 @@ def normalized_entropy(reading: Reading) -> Estimate:
     return _loss_estimate(reading, by_bin, number, gradient, base, (0.0, math.inf), caution)
 
 
+def _unseen_losses(reading: Reading, by_bin: BinLosses, reach: float) -> str | None:
+    """Why a log loss may be far off: scores of 0 and 1 cost 36 where wrong, and few were wrong."""
+    counts = reading.pooled.counts
+    worst = reading.tied & (by_bin.mean > _CERTAIN)
+    wrong = float(counts[worst].sum())
+    # Of none seen there may be three (as many as are missed once in 20 times).
+    unseen = _CERTAIN * max(2.0 * math.sqrt(wrong), 3.0) / float(counts.sum())
+    if not counts[:, worst.any(axis=0)].any() or wrong >= FEW or 2.0 * unseen < reach:
+        return None
+    return "scores are exactly 0 or 1, where each wrong one costs 36, and few wrong ones were seen"
+
+
 def _loss_estimate(
     reading: Reading,
     by_bin: BinLosses,
@@ -427,6 +454,7 @@ def _loss_estimate(
     inside = np.maximum(by_bin.square - by_bin.mean**2, 0.0) / total**2
     deviation = math.sqrt(float(np.sum(counts * (gradient**2 + inside))))
     noise = math.sqrt(pooled.noise_variance(gradient) + _position_noise(reading, by_bin) / base**2)
+    caution = caution or _unseen_losses(reading, by_bin, z * math.hypot(deviation, noise) * base)
     if number.value > 0:
         sampling = log_interval(number.value, deviation, z)
     else:
@@ -435,6 +463,7 @@ def _loss_estimate(
         reading,
         _Ingredients(
             number,
+            Interval(number.lowest, number.highest),
             float(np.sum(counts * by_bin.even)) / total,
             add_noise(number.value, sampling, noise, z),
             noise,
@@ -468,14 +497,13 @@ def partial_auc(reading: Reading, max_fpr: float, *, standardise: bool) -> Estim
     def straight(fpr: Floats, tpr: Floats, _: float) -> float:
         return scaled(areas.area_up_to(fpr, tpr, max_fpr))
 
-    def area(r: Reading) -> Bounded:
-        return areas.partial_auc(r.roc, r.rates, max_fpr, tied=r.tied)
+    def area(r: Reading, tied: NDArray[np.bool_]) -> Bounded:
+        return Bounded(*map(scaled, areas.partial_auc(r.roc, r.rates, max_fpr, tied=tied)))
 
     def estimate(r: Reading) -> Estimate:
-        number = Bounded(*map(scaled, _bounded(r, area)))
-        return _bootstrapped(r, number, straight, (scaled(0.0), scaled(max_fpr)))
+        return _bootstrapped(r, area, straight, (scaled(0.0), scaled(max_fpr)))
 
-    return _read(reading, estimate, lambda r: scaled(area(r).value))
+    return _read(reading, estimate, lambda r: area(r, r.atoms).value)
 
 
 @reading_metric("PR-gain area")
@@ -495,22 +523,22 @@ def auprg(reading: Reading) -> Estimate:
     the interval shrinks to a point.
     """
 
-    def area(r: Reading) -> Bounded:
-        return areas.auprg(r.roc, r.rates, r.ratio, tied=r.tied)
+    def area(r: Reading, tied: NDArray[np.bool_]) -> Bounded:
+        return areas.auprg(r.roc, r.rates, r.ratio, tied=tied)
 
     def estimate(r: Reading) -> Estimate:
-        return _bootstrapped(r, _bounded(r, area), areas.straight_auprg, (-math.inf, 1.0))
+        return _bootstrapped(r, area, areas.straight_auprg, (-math.inf, 1.0))
 
-    return _read(reading, estimate, lambda r: area(r).value)
+    return _read(reading, estimate, lambda r: area(r, r.atoms).value)
 
 
 def _bootstrapped(
     reading: Reading,
-    number: Bounded,
+    area: Callable[[Reading, NDArray[np.bool_]], Bounded],
     straight: Callable[[Floats, Floats, float], float],
     scale: tuple[float, float],
 ) -> Estimate:
-    """An estimate whose interval comes from examples and noise drawn anew (percentiles).
+    """An estimate of an area whose interval comes from examples and noise drawn anew (percentiles).
 
     `straight` reads the number off rates at the edges and the positives for each negative.
     """
@@ -523,6 +551,7 @@ def _bootstrapped(
     by_noise, by_both = (
         read(reading.redrawn(_DRAWS, sampling=sampling)) for sampling in (False, True)
     )
+    number, spread = _binned(reading, area)
     start = float(read(reading.pooled.counts[np.newaxis])[0])
     level = reading.level
     ends = np.quantile(by_both, [(1.0 - level) / 2.0, (1.0 + level) / 2.0]) - start
@@ -531,6 +560,7 @@ def _bootstrapped(
         reading,
         _Ingredients(
             number,
+            spread,
             start,
             Interval(number.value + min(ends[0], 0.0), number.value + max(ends[1], 0.0)),
             noise,
@@ -556,16 +586,22 @@ def ks_statistic(reading: Reading) -> Estimate:
     Beware: it is the best of many thresholds on the same data. If the classes hardly differ it is
     too high, and the interval does not correct for that.
     """
-    return _read(reading, _ks_statistic, lambda r: areas.largest_gap(r.rates, tied=r.tied)[0].value)
+    return _read(reading, _ks_statistic, lambda r: areas.largest_gap(r.rates, tied=True)[0].value)
 
 
 def _ks_statistic(reading: Reading) -> Estimate:
     pooled = reading.pooled
     require_both_classes(pooled.negatives, pooled.positives)
-    number, where = areas.largest_gap(reading.rates, tied=reading.tied)
-    if pooled.divided:
+    _, where = areas.largest_gap(reading.rates, tied=True)
+
+    def bounded(tied: NDArray[np.bool_]) -> Bounded:
+        number, _ = areas.largest_gap(reading.rates, tied=tied)
+        if not pooled.divided:
+            return number
         ends = reading.worst.rates, reading.best.rates
-        number = _joined(number, areas.gap_range(*ends, tied=reading.tied))
+        return _joined(number, areas.gap_range(*ends, tied=tied))
+
+    number, spread = _apart(reading, bounded)
     edges = np.append(np.inf, pooled.axis.thresholds[::-1])
     there = AtThreshold(pooled, float(edges[where]), reading.level).youden_j
     low, high = there.low or 0.0, there.high or 0.0
@@ -575,6 +611,7 @@ def _ks_statistic(reading: Reading) -> Estimate:
         reading,
         _Ingredients(
             number,
+            spread,
             number.value,
             Interval(max(low, 0.0), high),
             there.parts.get("noise", 0.0),
@@ -637,6 +674,22 @@ def _bounded(reading: Reading, measure: Callable[[Reading], Bounded]) -> Bounded
     return _joined(number, (min(worst.lowest, best.lowest), max(worst.highest, best.highest)))
 
 
+def _binned(
+    reading: Reading, measure: Callable[[Reading, NDArray[np.bool_]], Bounded]
+) -> tuple[Bounded, Interval]:
+    """A number with all that the data allows, and where it lies if atoms are ties."""
+    return _apart(reading, lambda tied: _bounded(reading, lambda each: measure(each, tied)))
+
+
+def _apart(
+    reading: Reading, bounded: Callable[[NDArray[np.bool_]], Bounded]
+) -> tuple[Bounded, Interval]:
+    """The same, where all that a number takes is in which bins scores tie."""
+    value, low, high = bounded(reading.atoms)
+    _, lowest, highest = bounded(reading.tied)
+    return Bounded(value, lowest, highest), Interval(low, high)
+
+
 def _joined(number: Bounded, ends: tuple[float, float]) -> Bounded:
     lowest, highest = ends
     return Bounded(number.value, min(number.lowest, lowest), max(number.highest, highest))
@@ -646,6 +699,7 @@ def _estimate(reading: Reading, ingredients: _Ingredients) -> Estimate:
     pooled, level = reading.pooled, reading.level
     bottom, top = ingredients.scale
     value, lowest, highest = (min(max(number, bottom), top) for number in ingredients.number)
+    spread = Interval(*(min(max(end, bottom), top) for end in ingredients.spread))
     centre = value + ingredients.shift
     bounds = Interval(lowest, highest)
     if pooled.noisy:
@@ -654,13 +708,14 @@ def _estimate(reading: Reading, ingredients: _Ingredients) -> Estimate:
         bounds = within(holding(moved, value), *ingredients.scale)
         off = Interval(*sorted((ingredients.other - value, 0.0)))
     else:
-        off = Interval(lowest - value, highest - value)
+        off = Interval(spread.low - value, spread.high - value)
     # What binning allows is an offset, not an error that averages out: it adds up in full.
     join = math.hypot if pooled.noisy else lambda error, offset: error + abs(offset)
     low = centre - join(value - ingredients.interval.low, off.low)
     high = centre + join(ingredients.interval.high - value, off.high)
     interval = within(holding(Interval(low, high), value), *ingredients.scale)
-    parts = {"binning": max(value - lowest, highest - value), "sampling": ingredients.sampling}
+    binning = max(value - spread.low, spread.high - value)
+    parts = {"binning": binning, "sampling": ingredients.sampling}
     if pooled.noisy:
         parts["noise"] = ingredients.noise
     return Estimate(

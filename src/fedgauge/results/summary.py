@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _AXIS_WORDS: Final = {
     "uniform": "bins of equal width",
+    "probabilities": "bins, narrower near 0 and 1",
     "logit": "bins of equal width in log-odds",
     "asinh": "bins that grow with the score",
     "edges": "bins between given edges",
