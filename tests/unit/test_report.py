@@ -285,6 +285,7 @@ def test_a_label_of_a_threshold_is_the_edge_itself_and_known_values_have_bars_of
 def test_bars_are_drawn_to_the_scale_of_the_axis():
     for axis, equal, ticks in (
         (fg.Axis.uniform(64), True, False),
+        (fg.Axis.probabilities(), True, False),
         (fg.Axis.from_edges([0.0, 0.1, 0.15, 0.5, 1.0]), False, False),
         (fg.Axis.logit(64), True, True),
     ):

@@ -404,15 +404,12 @@ class Axis:
     @property
     def tied(self) -> NDArray[np.bool_]:
         """In which bins scores are surely equal: where scores beyond are counted, in no end bin."""
-        if self.outside == "refuse":
-            tied = self.single
-            # A closed bin between two floats holds both.
-            tied[-1] &= self.kind == "values" or self._edges[-2] == self._edges[-1]
-            return tied
+        refuses = self.outside == "refuse"
         if self.kind == "values":
-            return np.zeros(self.bins, dtype=bool)
+            return np.full(self.bins, refuses)
         tied = self.single
-        tied[[0, -1]] = False
+        tied[0] &= refuses
+        tied[-1] &= refuses and self._edges[-2] == self._edges[-1]  # else it has both ends
         return tied
 
     @property

@@ -203,6 +203,7 @@ def _label(threshold: float) -> str:
 
 _CURVES: Final = (ROC, PR, DET, PR_GAIN, GAIN)
 _BARS: Final = 48  # of a histogram
+_EVEN_BARS: Final = 32
 _DET_TICKS: Final = (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999)
 _MOST_TICKS: Final = 11
 _LOGIT_TICKS: Final = (0.5, 0.9, 0.1, 0.99, 0.01, 0.999, 0.001, 0.9999, 0.0001)
@@ -334,6 +335,8 @@ def _histogram(result: Evaluation) -> dict[str, Any] | None:
     even = (width for width in range(least, 2 * least) if pooled.axis.bins % width == 0)
     width = next(even, least)  # the same for all bars where bins allow it
     starts = np.arange(0, pooled.axis.bins, width)
+    if pooled.axis.kind == "probabilities":  # equally wide, though bins near 0 and 1 are not
+        starts = np.searchsorted(pooled.axis.edges, np.arange(_EVEN_BARS) / _EVEN_BARS)
     counts = np.add.reduceat(pooled.likely, starts, axis=1)
     edges = pooled.axis.edges[np.append(starts, pooled.axis.bins)]
     return _scaled(pooled.axis.kind, edges) | {
