@@ -80,7 +80,7 @@ def test_what_patients_read():
     assert f"**Why {budget:g}?**" in told
     assert f"1% sure that a row is in the data becomes at most {shown(0.01, budget)}," in told
     assert f"It protects labels badly: 10% may become {shown(0.1, 2 * budget)}." in told
-    assert f"[limit them to 2](#how-a-site-stops-it): 10% becomes at most {shown(0.1, 2)}." in told
+    assert f"That is one usual result at epsilon 1: 10% becomes at most {shown(0.1, 2)}." in told
 
 
 def test_delta_of_the_usual_noise():
@@ -152,7 +152,7 @@ def test_limits_of_a_new_site_file():
     assert allows in numbers
     assert f"`min_cell` ({policy.min_cell})" in prose("Who learns what, at worst")
     assert policy.exact_sums == 3
-    assert "and all after three" in prose("Small groups: an example")
+    assert "and any fourth" in prose("Small groups: an example")
     for title in ("Small groups: an example", "Outline of an impact assessment"):
         assert f"at least {policy.min_new_rows} " in prose(title)
     assert "secure-aggregation" not in policy.models
@@ -164,7 +164,7 @@ def test_limits_of_a_new_site_file():
 
 def test_figures_from_elsewhere():
     assert f"more than {MOST_COMPLETE} sites" in prose("What is not promised")
-    assert "chance of about 1 in a million million in each" in prose("What is not promised")
+    assert "is about 1 in a million million in each" in prose("What is not promised")
     assert pytest.approx(1e-12, rel=0.1) == PROTOCOL_FAILURE
     mean, pooled = re.findall(r"\*\*(0\.\d\d)\*\*", (DOCS.parent / "README.md").read_text())
     assert f"an AUC of {mean} is really {pooled}" in prose("Outline of an impact assessment")
@@ -273,7 +273,7 @@ def test_leaving_before_counts_are_sent_costs_nothing(consortium):
 
 
 def test_three_sites_cannot_finish_without_one_whose_counts_were_sent(consortium):
-    assert "Three sites can only finish together." in prose("Three questions")
+    assert "if the others can finish; with three sites they cannot." in prose("Three questions")
     consortium.start("persons", **PERSONS)
     for site in HOSPITALS:
         consortium.join("persons", site)
