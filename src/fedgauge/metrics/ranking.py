@@ -1,8 +1,9 @@
 """Negatives against positives, and the metrics over all thresholds that are read from both.
 
-Intervals are for the population. Without noise all that binning allows is added. Under noise bins
-are coarse: scores are taken as spread smoothly within them, the difference of two smooth views of
-the same counts counts as error, and what any data could do is in the bounds.
+Intervals are for the population. Without noise all that binning allows is added, but for bins read
+as one value. Under noise bins are coarse: scores are taken as spread smoothly within them, the
+difference of two smooth views of the same counts counts as error, and what any data could do is in
+the bounds.
 """
 
 import math
