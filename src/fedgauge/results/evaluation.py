@@ -438,7 +438,7 @@ class Evaluation(Metrics):
 
     @property
     def is_shrunk(self) -> bool:
-        """Whether values are read from smoothed counts, `Aligned(shrink=)`; intervals never are."""
+        """Whether values come from smoothed counts, `Aligned(shrink=)`; most intervals do not."""
         parts = self.slices if self.is_several else (self,)
         return any(part._pooled.is_shrunk for part in parts)
 
