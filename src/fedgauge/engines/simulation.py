@@ -368,7 +368,7 @@ def evaluate(
     expected = _Expected(cohort, (known or _EXPECTED) if cohort is None else cohort.min_survivors)
     if at is not None and (axis != "auto" or hints.of_any_scale):
         raise PlanError("at= makes edges of the automatic axis for probabilities. Leave it out.")
-    edges = check_thresholds(at, None)
+    edges = () if at is None else check_thresholds(at, None)
     chosen, branchings = _design(privacy, axis, tree, hints, expected, score_sums, told, edges)
     named = hints.named()
 

@@ -353,7 +353,7 @@ def propose(
                 "score_sums. Or leave out scores."
             )
         return _of_scale(scores, known)
-    edges = check_thresholds(at, axis)
+    edges = () if at is None else check_thresholds(at, axis)
     is_given = axis is not None
     if privacy.adds_noise:
         plan = _least_error(known, axis, edges, delta, score_sums=score_sums)
@@ -568,10 +568,8 @@ def check_hints(
     return int(n), float(rate)
 
 
-def check_thresholds(at: Thresholds | None, axis: Axis | MakesAxis | None) -> tuple[float, ...]:
+def check_thresholds(at: Thresholds, axis: Axis | MakesAxis | None) -> tuple[float, ...]:
     """The thresholds; one that divides no scores is refused."""
-    if at is None:
-        return ()
     axis = like(axis)
     low, high = axis.low, axis.high
     named = tuple(at) if isinstance(at, Sequence) else (at,)
