@@ -18,7 +18,7 @@ from exchange import EXACT, NOISY, copied, snapshots
 from forks import fast_folder
 
 import fedgauge as fg
-from fedgauge.engines.exchange import VERBS
+from fedgauge.engines.participant import STEPS
 from fedgauge.histograms.calibrator import Beta, Steps
 from fedgauge.local.rounds import read_plan
 from fedgauge.secagg import Stage
@@ -849,7 +849,7 @@ def folder_at(scenes, at):
     if step == ["over"]:
         return scenes[kind][Stage.OPEN, "advance"]
     verb, moment = step
-    (stage,) = [stage for stage in Stage if VERBS[stage] == verb]
+    (stage,) = [stage for stage in Stage if STEPS[stage] == verb]
     return scenes[kind][stage, moment]
 
 

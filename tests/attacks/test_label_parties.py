@@ -18,7 +18,8 @@ from refusals import refused
 import fedgauge as fg
 from fedgauge.data.row_checks import ids_in
 from fedgauge.engines import contribution, participant
-from fedgauge.engines.exchange import VERBS, Exchange, join, submit
+from fedgauge.engines.exchange import Exchange, join, submit
+from fedgauge.engines.participant import STEPS
 from fedgauge.engines.site_rows import NamedRows
 from fedgauge.histograms.calibrator import Beta, Calibrator
 from fedgauge.keys import SigningKey
@@ -374,7 +375,7 @@ def test_labels_change_neither_what_is_sent_nor_whether(folder):
         copy.play(copy.run, dict.fromkeys(SHOPS))
         files = {path.name: path.stat().st_size for path in copy.run.glob("*.fgx")}
         seen[kind] = files, copy.entries(VICTIM)
-    assert len(seen["as they are"][0]) == 1 + len(VERBS) * len(SHOPS) * 2 - len(SHOPS)
+    assert len(seen["as they are"][0]) == 1 + len(STEPS) * len(SHOPS) * 2 - len(SHOPS)
     for kind in LABELS:
         assert seen[kind] == seen["as they are"], kind
 

@@ -25,7 +25,7 @@ from standin import StandInGrid
 import fedgauge as fg
 from fedgauge.engines import flower
 from fedgauge.engines.contribution import count_leniently
-from fedgauge.engines.exchange import VERBS
+from fedgauge.engines.participant import STEPS
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.local.encode import write_reports
 from fedgauge.local.messages import ReportFormat
@@ -442,7 +442,7 @@ def said(world, stage):
     """The exit code of the first site in a round, and how much it said."""
     for name in NAMES[1:]:
         world.answer(world.run, name, stage, world.clients[name])
-    done = command(*world.arguments(A, VERBS[stage], "--quiet"))
+    done = command(*world.arguments(A, STEPS[stage], "--quiet"))
     with suppress(fg.FedgaugeError):
         world.advance(world.run, without_missing=True)
     reply = world.reply(stage)
