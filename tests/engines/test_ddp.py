@@ -82,7 +82,7 @@ def test_a_small_delta_does_not_warn_and_an_absurd_epsilon_does(clients):
     fg.evaluate(clients, privacy=privacy, examples=1_000, tree=(8,))
     with pytest.warns(fg.PrivacyWarning, match="epsilon 1000 protects nobody"):
         privacy = fg.DistributedDP(1000.0)
-    found = fg.evaluate(clients, privacy=privacy)
+    found = fg.evaluate(clients, privacy=privacy, tree="flat")
     np.testing.assert_array_equal(counts_of(found), exact_counts(found.plan.axis))
     assert len(str(found).splitlines()) == 6
 
@@ -195,8 +195,15 @@ def test_counts_in_json_agree_with_the_tree(clients):
     assert 0.5 * alone < found.record.slices[0].variances[0][0] < alone
 
 
-def test_without_hints_one_flat_level_of_64_and_a_tree_sets_the_bins(clients):
-    plan = fg.evaluate(clients, privacy=POLYA).plan
+def test_without_hints_planned_as_for_30000_rows_and_a_tree_sets_the_bins(clients):
+    for epsilon, tree in ((1.0, (8, 8)), (0.3, (24,)), (0.1, (12,))):
+        privacy = fg.DistributedDP(epsilon)
+        plan = fg.evaluate(clients, privacy=privacy).plan
+        known = {"examples": 30_000, "positive_rate": 0.2}
+        same = fg.planner.propose(privacy=privacy, clients=len(clients), **known)
+        assert (plan.axis, plan.tree) == (same.axis, same.tree)
+        assert plan.tree == tree
+    plan = fg.evaluate(clients, privacy=POLYA, tree="flat").plan
     assert plan.axis.spec == clipping(64).spec
     assert plan.tree == (64,)
     assert plan.rounds == (fg.HistogramRound((64,), (1.0,)),)
@@ -283,13 +290,13 @@ def test_everybody_colluding_is_refused(clients, colluding):
 
 
 def test_cohorts_of_two_or_of_nobody_who_colludes(clients):
-    found = fg.evaluate(split(*ROWS, sites=2), privacy=POLYA, seed=1)
+    found = fg.evaluate(split(*ROWS, sites=2), privacy=POLYA, tree="flat", seed=1)
     assert found.privacy.cohort == fg.Cohort(2, 1)
     # One client's shares alone are the noise of epsilon 1, and two add theirs.
     ratio = np.exp(-1)
     stated = found.record.slices[0].variances[0][0]
     assert stated == pytest.approx(2 * 2 * ratio / (1 - ratio) ** 2)
-    found = fg.evaluate(clients, privacy=POLYA, cohort=fg.Cohort(1, 0), seed=1)
+    found = fg.evaluate(clients, privacy=POLYA, cohort=fg.Cohort(1, 0), tree="flat", seed=1)
     ratio = np.exp(-1)
     stated = found.record.slices[0].variances[0][0]
     assert stated == pytest.approx(6 * 2 * ratio / (1 - ratio) ** 2)
@@ -298,7 +305,7 @@ def test_cohorts_of_two_or_of_nobody_who_colludes(clients):
 @every_model
 def test_no_signal_is_no_curve(clients, privacy, tmp_path):
     privacy = fg.DistributedDP(0.02, delta=privacy.delta, noise=privacy.noise)
-    found = fg.evaluate(clients, privacy=privacy, seed=1)
+    found = fg.evaluate(clients, privacy=privacy, tree="flat", seed=1)
     for ask in (
         lambda: found.roc_auc,
         lambda: found.average_precision,
@@ -323,7 +330,7 @@ def test_no_signal_is_no_curve(clients, privacy, tmp_path):
 
 def test_no_signal_tells_which_class_is_hidden_or_nowhere():
     labels, scores = easy_rows(3_000, seed=3, rate=0.004)
-    found = fg.evaluate(split(labels, scores, 6), privacy=POLYA, seed=1)
+    found = fg.evaluate(split(labels, scores, 6), privacy=POLYA, tree="flat", seed=1)
     refused(fg.NoSignal, "hides the number of positives", found.roc_curve)
     # Whether a class is missing is not said for sure: that would be a leak.
     labels, scores = ROWS

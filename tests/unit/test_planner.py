@@ -147,12 +147,12 @@ def test_bins_and_their_kind_are_chosen_from_hints_alone():
 
 
 def test_defaults_are_the_stated_ones_and_what_is_stated_reaches_the_plan():
-    assert (planner.DEFAULT_EXAMPLES, planner.DEFAULT_POSITIVE_RATE) == (10_000, 0.2)
-    assert "10,000 and 0.2" in planner.propose.__doc__
-    assert planner.check_hints(None, None) == (10_000, 0.2)
+    assert (planner.DEFAULT_EXAMPLES, planner.DEFAULT_POSITIVE_RATE) == (30_000, 0.2)
+    assert "30,000 and 0.2" in planner.propose.__doc__
+    assert planner.check_hints(None, None) == (30_000, 0.2)
     privacy = fg.SecureAggregation()
     without = planner.propose(privacy=privacy, clients=CLIENTS)
-    stated = planner.propose(privacy=privacy, clients=CLIENTS, examples=10_000, positive_rate=0.2)
+    stated = planner.propose(privacy=privacy, clients=CLIENTS, examples=30_000, positive_rate=0.2)
     assert without == stated
     assert without.predicted == stated.predicted
     cohort = fg.Cohort(4, 2)
@@ -169,8 +169,8 @@ def test_exact_sums_are_coarse():
         ({}, 64),
         ({"examples": 500}, 8),  # never fewer
         ({"examples": 50_000_000}, 64),  # never more
-        ({"positive_rate": 0.1}, 32),  # 1,000 of the rarer class, 31 to a bin
-        ({"positive_rate": 0.9}, 32),
+        ({"examples": 10_000, "positive_rate": 0.1}, 32),  # 1,000 of the rarer class, 31 to a bin
+        ({"examples": 10_000, "positive_rate": 0.9}, 32),
         ({"examples": 1_000, "positive_rate": 0.5}, 16),
     ):
         plan = planner.propose(privacy=fg.SecureAggregation(), clients=CLIENTS, **hints)

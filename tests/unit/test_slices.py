@@ -327,7 +327,7 @@ def test_the_only_model_need_not_be_named(groups):
     assert str(result).startswith("model new: 2 clients, 3,000 examples")
 
 
-@pytest.mark.parametrize(("classes", "bins"), [(3, 21), (5, 12), (20, 8)])
+@pytest.mark.parametrize(("classes", "bins"), [(3, 24), (5, 12), (20, 8)])
 def test_the_more_counts_share_a_budget_the_fewer_bins_there_are(classes, bins):
     """Without hints. 64 bins of five classes at epsilon 1 put an AUC 0.03 off."""
     scores = np.random.default_rng(4).random((60, classes))

@@ -283,8 +283,8 @@ def evaluate(
         The privacy model.
     axis
         The score axis. ``"auto"`` is :meth:`Axis.probabilities` without noise; under
-        differential privacy what the planner chooses from the hints, or 64 bins without hints,
-        divided by how many counts a row adds to (16 or 32 under local DP). For scores of any scale
+        differential privacy what the planner chooses from the hints, without them as for 30,000
+        examples of which 20% are positive (16 or 32 bins under local DP). For scores of any scale
         ``"two-round"``, or a :class:`TwoRound`: a first round finds where scores are.
     tree
         ``"flat"``, or branchings whose product is the number of bins (and sets it, where the axis
@@ -591,7 +591,7 @@ def _design(
         # Of two models' scores together; finer, noise would drown them.
         ranges = with_edges(Axis.from_edges(NOISY_EDGES, outside="clip"), at)
         return ranges, _branchings(tree, ranges.bins)
-    if noisy and hints.are_planned:
+    if noisy and (hints.are_planned or (tree == "auto" and not privacy.sends_reports)):
         examples, rate = check_hints(hints.examples, hints.positive_rate, task)
         if paired and isinstance(tree, str) and privacy.budget is not None:
             bins = ranges_for(examples * min(rate, 1.0 - rate), privacy.budget.epsilon)

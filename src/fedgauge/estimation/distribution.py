@@ -256,6 +256,7 @@ def _roots_within(cubics: Floats, begin: Floats, finish: Floats) -> Floats:
 
 Interpolation = Literal["pchip", "linear"]
 _ROUNDING: Final = 1e-12
+_STILL: Final = 1e-90  # of both rates together: the square of a lesser step is no float
 
 
 class Aligned(
@@ -459,7 +460,7 @@ def _through(
     negatives, positives = totals
     fpr, tpr = rates
     u = fpr + tpr
-    kept = np.diff(u, prepend=0.0) > 0
+    kept = np.diff(u, prepend=0.0) > _STILL
     thresholds = np.append(np.inf, axis.thresholds[::-1][kept])
     fpr, tpr, u = (np.append(0.0, rate[kept]) for rate in (fpr, tpr, u))
     width = np.diff(u)

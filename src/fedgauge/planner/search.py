@@ -232,7 +232,7 @@ def _contributions(plan: EvaluationPlan, counts: Floats) -> int:
     return max(int(counts.sum()), 1) if plan.cohort is None else plan.cohort.min_survivors
 
 
-DEFAULT_EXAMPLES: Final = 10_000
+DEFAULT_EXAMPLES: Final = 30_000
 DEFAULT_POSITIVE_RATE: Final = 0.2
 MIN_CELL: Final = 10
 EXACT_BINS: Final = 64  # most of an exact sum, which shows all of them to whoever takes it
@@ -291,7 +291,7 @@ def propose(
         How many clients will take part.
     examples, positive_rate
         About how many examples there are, and the share of positives: public knowledge or guesses,
-        never read from the data. By default 10,000 and 0.2; of several classes the share of one, by
+        never read from the data. By default 30,000 and 0.2; of several classes the share of one, by
         default the same of each.
     cohort
         Who must take part; by default all clients, one of whom may collude.
