@@ -13,6 +13,7 @@ import fedgauge as fg
 from fedgauge.estimation.counts import LabelCounts, PooledCounts
 from fedgauge.estimation.repair import consistent, level_weights, noise_covariance, within_totals
 from fedgauge.estimation.shrinkage import MOST_BINS
+from fedgauge.metrics.ranking import Reading, roc_auc
 
 
 @settings(max_examples=30, deadline=None)
@@ -217,3 +218,21 @@ def test_likely_counts_are_others_only_under_noise_and_where_they_are_to_be():
     many = MOST_BINS + 1
     fine = PooledCounts(fg.Axis.uniform(many), np.ones((2, many)), (many,), (1.0,))
     assert not fine.is_shrunk
+
+
+@pytest.mark.parametrize(
+    ("rows", "lumps"),
+    [
+        ([300, 400, 500, 600, 500, 400, 300, 200], []),  # smooth
+        ([900, 0, 800, 0, 600, 0, 500, 0], [0, 2, 4, 6]),  # rounded
+        ([2400, 300, 100, 100, 50, 50, 100, 800], [0, 7]),  # saturated
+        ([9, 9, 60, 9, 9, 9, 9, 9], []),  # within noise
+    ],
+)
+def test_lumps_are_bins_that_hold_far_more_than_those_beside_them(rows, lumps):
+    axis, counts = fg.Axis.uniform(8, outside="clip"), np.array([rows, np.full(8, 20)])
+    noisy = PooledCounts(axis, counts, (8,), (25.0,))
+    assert np.flatnonzero(noisy.lumps).tolist() == lumps
+    caution = roc_auc(Reading(noisy, fg.Aligned(), 0.95)).caution or ""
+    assert ("tied" in caution) == bool(lumps)
+    assert not PooledCounts(axis, counts, (8,)).lumps.any()

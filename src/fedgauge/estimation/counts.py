@@ -260,6 +260,10 @@ _UNLIKELY: Final = 1e-4  # chance that smooth scores have an atom in any bin
 _ALIKE: Final = (
     1.1  # times as wide as both neighbours, at most: a smooth density is then even there
 )
+_LUMP: Final = 4.0  # times what both neighbours of a bin hold, from which its scores may be tied
+_SURE: Final = 2.0  # standard deviations of the noise in that
+_CROWD: Final = 5.0  # times an even share of both classes, likewise
+_LUMPED: Final = "scores may be tied: some bins hold far more than those beside them"
 _REMEMBERED: Final = 2**26  # bytes: draws up to this size are kept for the next metric or band
 
 
@@ -440,6 +444,33 @@ class PooledCounts:
         return atoms
 
     @cached_property
+    def lumps(self) -> NDArray[np.bool_]:
+        """Which bins may hold ties, under noise, which hides how scores lie within them.
+
+        Those that hold four times as much as each of their neighbours, also by width, and by more
+        than chance explains; five times their part of both classes; or what a first round found to
+        be a crowd.
+        """
+        rows, widths = self.counts.sum(axis=0), np.diff(self.axis.edges)
+        if not self.noisy or self.axis.kind == "values":
+            return np.zeros(len(rows), dtype=bool)
+        chance = rows + self.leaf_variances.sum(axis=0)
+        reach = _SURE * np.sqrt(chance + _LUMP**2 * _most_beside(chance))
+        lumps = rows - _LUMP * _most_beside(rows) > reach
+        lumps &= (rows > _LUMP * widths * _most_beside(rows / widths)) & (rows >= rows.mean())
+        of_both = (
+            np.prod(self.counts / np.maximum(self.counts.sum(axis=1, keepdims=True), 1.0), axis=0)
+            ** 0.5
+        )
+        lumps |= self.single | (of_both * len(rows) > _CROWD)
+        return np.asarray(lumps & ~self.axis.single)
+
+    @property
+    def lumped(self) -> str | None:
+        """Why what depends on how scores lie within bins is unreliable, if so."""
+        return _LUMPED if self.lumps.any() else None
+
+    @cached_property
     def deviations_of_totals(self) -> tuple[float, float]:
         """Standard deviation of the noise in the total of each class."""
         weights = np.zeros((2, *self.released.shape))
@@ -545,6 +576,12 @@ def _tail(hits: Floats, trials: Floats, share: Floats) -> Floats:
         apart = part * np.log(part / share) + apart
     tail: Floats = np.where(part > share, np.exp(-trials * np.nan_to_num(apart)), 1.0)
     return tail
+
+
+def _most_beside(by_bin: Floats) -> Floats:
+    """The larger of the numbers of both neighbours."""
+    beside = np.pad(by_bin, 1)
+    return np.maximum(beside[:-2], beside[2:])
 
 
 def require_examples(pooled: PooledCounts, group: str | None = None) -> None:

@@ -25,6 +25,7 @@ BandKind = Literal["simultaneous", "pointwise"]
 _POINTS: Final = 401
 _DEVIATES: Final = 4.0  # as far as DET curves are drawn, and beyond
 _DRAWS: Final = 300
+_WITHIN: Final = 17  # points of a curve from one edge to the next
 _LEAST: Final = 1e-12
 
 
@@ -228,10 +229,15 @@ def _precision(recall: Floats, fpr: Floats, share: float) -> Floats:
 
 def _knots(reading: Reading) -> tuple[Floats, Floats]:
     """Points of the ROC curve between which it is only known to rise."""
-    if reading.pooled.noisy:  # bins are coarse: trust the curve between edges
-        x, y = reading.roc.path.sample(17)
-        return np.maximum.accumulate(x), np.maximum.accumulate(y)
-    return reading.rates
+    pooled = reading.pooled
+    if not pooled.noisy or pooled.lumped:
+        return reading.rates
+    # Bins are coarse: trust the curve between edges, but where a bin holds one value.
+    x, y = reading.roc.path.sample(_WITHIN)
+    kept = np.ones((len(x) // _WITHIN, _WITHIN), dtype=bool)
+    kept[reading.distribution.steps, 1:-1] = False
+    x, y = x[kept.ravel()], y[kept.ravel()]
+    return np.maximum.accumulate(x), np.maximum.accumulate(y)
 
 
 def _reaches(pooled: PooledCounts, level: float) -> tuple[float, float]:

@@ -568,7 +568,8 @@ def calibration_error(groups: Groups, kind: ErrorKind, level: float) -> Estimate
     if groups.forecasts.pooled.noisy:
         parts["noise"] = noise
     low, high = within(holding(found.interval, found.value), 0.0, 1.0)
-    caution = groups.forecasts.pooled.faint or _caution(groups, kind)
+    pooled = groups.forecasts.pooled
+    caution = pooled.faint or _caution(groups, kind) or pooled.lumped
     if groups.forecasts.pooled.noisy and kind in ("maximum", "average"):
         bounds = _bounds_in_noise(groups, kind, level)
     else:

@@ -726,7 +726,7 @@ def _estimate(reading: Reading, ingredients: _Ingredients) -> Estimate:
         interval.high,
         level,
         parts,
-        ingredients.caution or pooled.faint,
+        ingredients.caution or pooled.faint or pooled.lumped,
     )
 
 
