@@ -13,6 +13,7 @@ from scipy.special import expit
 
 ROWS = 100_000  # of each class
 FARTHEST = np.finfo(float).eps  # scores are kept this far from 0 and 1 in the log loss
+NEAREST = 1e-9  # and this far in log-odds
 NAMES = (
     *("smooth", "ties", "grid", "decisions", "saturated", "forest"),
     *("two modes", "rare", "reversed"),
@@ -73,23 +74,18 @@ class Scores:
 
     @cached_property
     def line(self) -> tuple[float, float]:
-        """Intercept (with slope 1) and slope of a logistic regression on the log-odds."""
+        """Intercept and slope of a logistic regression on the log-odds."""
         scores, weights = self.both
-        odds = np.log(np.clip(scores, 1e-9, 1 - 1e-9)) - np.log1p(-np.clip(scores, 1e-9, 1 - 1e-9))
+        kept = np.clip(scores, NEAREST, 1 - NEAREST)
+        odds = np.log(kept) - np.log1p(-kept)
         labels = np.arange(len(scores)) >= len(self.negatives)
-        slope, shift = np.zeros(2), 0.0
-        columns = np.array([np.ones_like(odds), odds])
+        found, columns = np.zeros(2), np.array([np.ones_like(odds), odds])
         for _ in range(60):
-            chance = expit(slope @ columns)
+            chance = expit(found @ columns)
             bent = (columns * (weights * chance * (1 - chance))) @ columns.T
             step = np.linalg.solve(bent, columns @ (weights * (labels - chance)))
-            slope += step * min(1.0, 2.0 / np.abs(step).max(initial=1e-9))
-        for _ in range(60):
-            chance = expit(odds + shift)
-            shift += np.clip(
-                weights @ (labels - chance) / (weights @ (chance * (1 - chance))), -1, 1
-            )
-        return float(shift), float(slope[1])
+            found += step * min(1.0, 2.0 / max(np.abs(step).max(), 1e-9))
+        return float(found[0]), float(found[1])
 
 
 @dataclass(frozen=True)

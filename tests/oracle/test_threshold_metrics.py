@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 from refusals import refused
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
+from scipy.stats import chi2
 from sklearn import metrics as sk
 
 import fedgauge as fg
@@ -182,12 +183,17 @@ def test_one_class_still_has_its_rate():
 
 
 def wilson(successes, total, level):
-    """Wilson 1927, in closed form."""
+    """Wilson 1927, in closed form; for 1 to 3 of the rarer outcome Brown, Cai & DasGupta 2001."""
     z = float(ndtri((1 + level) / 2))
     p, shrink = successes / total, 1 + z * z / total
     middle = (p + z * z / (2 * total)) / shrink
     reach = z / shrink * math.sqrt(p * (1 - p) / total + z * z / (4 * total * total))
-    return middle - reach, middle + reach
+    low, high = middle - reach, middle + reach
+    few, alpha = min(successes, total - successes), 2 * float(ndtr(-z))
+    if 1 <= few <= 3 and 2 * few < total:
+        far = chi2.ppf(alpha, 2 * few) / 2 / total
+        return (min(low, far), high) if few == successes else (low, max(high, 1 - far))
+    return low, high
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.999])

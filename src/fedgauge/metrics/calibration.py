@@ -24,7 +24,7 @@ from fedgauge.metrics.ranking import Reading, reading_metric
 
 _ANYWHERE: Final = 12**-0.5  # widths by which scores spread evenly over a bin are off its middle
 _CROWD: Final = 4.0  # times the density of its neighbour
-_FARTHEST: Final = 1e-9  # from 0 and 1, where log-odds are still told apart
+FARTHEST: Final = 1e-9  # from 0 and 1, where log-odds are still told apart
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ class Forecasts:
     @cached_property
     def log_odds(self) -> Floats:
         """The log-odds of the mean scores."""
-        scores = np.clip(self.scores, _FARTHEST, 1.0 - _FARTHEST)
+        scores = np.clip(self.scores, FARTHEST, 1.0 - FARTHEST)
         odds: Floats = np.log(scores) - np.log1p(-scores)
         return odds
 

@@ -10,7 +10,13 @@ import numpy as np
 from fedgauge.arrays import Floats
 from fedgauge.errors import UndefinedMetric
 from fedgauge.estimation.distribution import require_both_classes
-from fedgauge.metrics.calibration import GROUPS, Forecasts, Groups, calibration_error
+from fedgauge.metrics.calibration import (
+    FARTHEST,
+    GROUPS,
+    Forecasts,
+    Groups,
+    calibration_error,
+)
 from fedgauge.metrics.estimate import Estimate, Interval, critical, holding, within
 from fedgauge.metrics.ranking import Reading, reading_metric
 
@@ -348,7 +354,10 @@ def _line_fit(forecasts: Forecasts) -> Fit:
 
 
 def _crowded(forecasts: Forecasts) -> str | None:
-    """A caution where the bins next to 0 and 1, whose log-odds have no end, hold most examples."""
+    """A caution where scores of 0 or 1, or most examples in the bins next to them, decide."""
+    used = forecasts.scores[forecasts.totals > 0]
+    if min(used.min(), 1.0 - used.max()) <= FARTHEST:
+        return f"scores of 0 or 1, whose log-odds have no end, count as {FARTHEST:g} away from them"
     vague = np.flatnonzero(forecasts.misplaced[[0, -1]] > 0)
     if forecasts.totals[[0, -1]][vague].sum() <= forecasts.totals.sum() / 2:
         return None

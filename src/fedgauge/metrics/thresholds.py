@@ -31,6 +31,8 @@ from fedgauge.metrics.estimate import (
 
 _FEW_TO_CHOOSE: Final = 50  # below: recall at thresholds for a precision, coverage 84 to 89%
 _CHOSEN: Final = f"the threshold was chosen by fewer than {_FEW_TO_CHOOSE} examples of a class"
+_DIVIDED: Final = "wide, since the threshold lies within a bin: name it (`at=`) before counting"
+_FEW_HITS: Final = 3.0  # hits or misses up to which Wilson's interval may be too short
 _FEW: Final = 5  # examples with an outcome, below which a correlation is rough
 
 
@@ -205,7 +207,9 @@ class Ratio(Formula):
 
         For a ratio x, (1 - x) a - x b has mean zero, and the variance of counts with that ratio
         plus the noise. Without noise and with weights of 1 this is Wilson's interval (1927); with
-        noise alone it is Fieller's (1954).
+        noise alone it is Fieller's (1954). Wilson's covers 84% where the ratio is so near to 0 or 1
+        that mostly nothing is on that side. So without noise, where up to 3 are, that end is at
+        least as far as a Poisson law puts it (Brown, Cai & DasGupta 2001).
         """
         part, rest = self._weights
         both = part + rest
@@ -224,7 +228,13 @@ class Ratio(Formula):
             return noise + (chance if sampling else 0.0)
 
         start = min(max(a / (a + b), 0.0), 1.0)
-        return accepted(start, lambda x: (1.0 - x) * a - x * b, variance, z)
+        span = accepted(start, lambda x: (1.0 - x) * a - x * b, variance, z)
+        if square > 0 or not sampling:
+            return span
+        few, rest = (
+            _least_share(each, mean, total, z) for each, mean in ((a, mean_part), (b, mean_rest))
+        )
+        return Interval(min(span.low, few), max(span.high, 1.0 - rest))
 
     def variances(self, corner: Corner) -> tuple[float, float]:
         """Variance by noise and by sampling, to first order."""
@@ -262,6 +272,16 @@ def stand_out(weights: Floats, corner: Corner) -> bool:
     """Whether weighted outcomes are more than noise: by as much as a class must be."""
     deviation = math.sqrt(noise_variance(weights, corner))
     return float(weights @ np.array(corner.unbiased)) > SIGNAL * deviation
+
+
+def _least_share(weighted: float, weight: float, total: float, z: float) -> float:
+    """The least share that a Poisson law allows up to 3 rarer examples; 1, no limit, of others."""
+    from scipy.special import gammaincinv
+
+    count = weighted / weight if weight > 0 else 0.0
+    if not 0.0 < count <= _FEW_HITS or 2.0 * weighted >= total:
+        return 1.0
+    return float(gammaincinv(count, math.erfc(z / math.sqrt(2.0)))) * weight / total
 
 
 def _mean_weight(weights: Floats, counts: Floats) -> float:
@@ -664,6 +684,7 @@ class AtThreshold(ThresholdMetrics):
         of_noise, of_sampling = map(math.sqrt, formula.variances(corners[0]))
         parts = {"binning": max(value - allowed.low, allowed.high - value)}
         parts |= {"noise": of_noise} if noisy else {}
+        divided = allowed.high - allowed.low > 2.0 * z * math.hypot(of_noise, of_sampling)
         return Estimate(
             value,
             (bounds.low, bounds.high),
@@ -671,7 +692,10 @@ class AtThreshold(ThresholdMetrics):
             interval.high,
             self._level,
             parts | {"sampling": of_sampling},
-            formula.caution(corners) or self._caution or self._pooled.faint,
+            formula.caution(corners)
+            or self._caution
+            or self._pooled.faint
+            or (_DIVIDED if divided and not self.on_edge else None),
         )
 
     def _value(self, name: str, formula: Formula, undefined: str) -> float:

@@ -189,7 +189,7 @@ class Metrics(ABC):
         --------
         >>> clients = {"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 0, 1], [0.1, 0.6, 0.4])}
         >>> fg.evaluate(clients).at_threshold(0.5).recall
-        Estimate(0.6667, interval 0.2077..0.9385 at 95%)
+        Estimate(0.6667, interval 0.2077..0.9829 at 95%)
         """
         return AtThreshold(self._reading.pooled, threshold, self._reading.level)
 
