@@ -14,6 +14,8 @@ from fedgauge import Axis, InputError, UndefinedMetric
 from fedgauge.metrics import areas
 from fedgauge.metrics import estimate as intervals
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*the ROC AUC is below 0.4")
+
 
 def draw(name, size=240):
     rng = np.random.default_rng(sum(map(ord, name)))

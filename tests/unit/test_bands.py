@@ -16,6 +16,8 @@ from fedgauge.estimation.counts import PooledCounts
 from fedgauge.metrics.bands import DET, GAIN, PR, PR_GAIN, ROC, _reaches
 from fedgauge.metrics.estimate import Metric
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*the ROC AUC is below 0.4")
+
 KINDS = ("simultaneous", "pointwise")
 kinds = pytest.mark.parametrize("kind", KINDS)
 

@@ -451,7 +451,7 @@ def test_decisions_saturated_and_reversed_scores_are_named_and_no_others():
     labels, scores = draw_rows(3000, seed=5)
     odd = {
         "predictions, not scores": (labels, np.where(scores > 0.5, 0.7, 0.2)),
-        "log-odds (`--axis logit`)": rows_crowded(apart=14.0, middle=-7.0),
+        "log-odds (`--axis logit`)": (labels, 1 / (1 + (1 / scores - 1) ** 8)),
         "Are labels reversed": (1 - labels, scores),
     }
     for privacy in (fg.SecureAggregation(), fg.DistributedDP(1.0)):
@@ -461,6 +461,8 @@ def test_decisions_saturated_and_reversed_scores_are_named_and_no_others():
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", fg.InputWarning)
                 assert told in fg.evaluate(split(*rows, 3), **asked).caution
+    confident = fg.evaluate(split(*rows_crowded(apart=14.0, middle=-7.0), 3), axis=clip(64, 0, 1))
+    assert confident.caution is None
     chance = np.random.default_rng(3).random((2, 400)) > 0.5
     assert fg.evaluate({"a": (chance[0], scores[:400])}).caution is None
     sites = {"a": (labels, scores), "b": (1 - labels[:900], scores[:900])}

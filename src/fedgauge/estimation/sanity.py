@@ -362,10 +362,11 @@ _CROWDED: Final = (
 def scores_caution(plan: EvaluationPlan, released: Released, slices: Sequence[Slice]) -> str | None:
     """What seems wrong with the scores; it says with which, where there are several."""
     seen: dict[str, list[str]] = {}
+    classes = bool(plan.task.layout.classes)
     for slice_ in slices:
         pooled = counts_of(plan, released, slice_)
         crowded = crowded_caution(plan, released, pooled, len(slices))
-        for text in (crowded or odd_scores(pooled), reversed_scores(pooled)):
+        for text in (crowded or odd_scores(pooled, not classes), reversed_scores(pooled)):
             if text is not None:
                 seen.setdefault(text, []).append(str(slice_))
     several = len(slices) > 1
@@ -376,6 +377,7 @@ def scores_caution(plan: EvaluationPlan, released: Released, slices: Sequence[Sl
 REVERSED: Final = 0.4  # an AUC below it that is no chance has a cause
 _SURE: Final = 4.75  # deviations, which noise or chance exceed on one side once in a million
 _ENOUGH: Final = 20  # examples: fewer take two values by chance
+_MANY: Final = 0.005  # of all pairs: the ROC AUC is then uncertain by half of it
 _NARROW: Final = 1e-9  # an end bin that tells 0 or 1 apart from all else
 _TWO_VALUES: Final = (
     "the scores take two values at most: these look like predictions, not scores. Give scores that "
@@ -391,8 +393,12 @@ _REVERSED: Final = (
 )
 
 
-def odd_scores(pooled: PooledCounts) -> str | None:
-    """That scores look like decisions, or pile up in end bins that could be finer."""
+def odd_scores(pooled: PooledCounts, lower: bool = True) -> str | None:
+    """That scores look like decisions, or pile up in end bins (the upper one) that could be finer.
+
+    One class may well have most of its scores in an end bin, as where positives are rare. Finer
+    bins help only if both classes lie there.
+    """
     axis, totals = pooled.axis, pooled.unbiased.sum(axis=0)
     total = float(totals.sum())
     if axis.kind == "values" or axis.bins <= 2 or total < _ENOUGH:
@@ -404,13 +410,18 @@ def odd_scores(pooled: PooledCounts) -> str | None:
         return _TWO_VALUES
     ends = np.zeros(axis.bins)
     ends[[0, -1]] = np.diff(axis.edges)[[0, -1]] > _NARROW
+    ends[0] *= lower
     part = float(np.diff(axis.edges) @ ends) / (axis.high - axis.low)
     finer = axis.kind == "uniform" or (axis.kind == "edges" and not pooled.noisy)
     if not finer or axis.low < 0 or axis.high > 1 or EVEN * part > 1:
         return None
     weights = np.array([ends - max(0.5, EVEN * part)] * 2)
     deviation = math.sqrt(max(float(pooled.noise_variance(weights)), 0.0) + 0.25 * total)
-    return _SATURATED if float(np.sum(weights * pooled.unbiased)) > _SURE * deviation else None
+    is_most = float(np.sum(weights * pooled.unbiased)) > _SURE * deviation
+    undecided = float(ends @ np.prod(pooled.unbiased, axis=0))  # pairs of a negative and a positive
+    return (
+        _SATURATED if is_most and undecided > _MANY * np.prod(pooled.unbiased.sum(axis=1)) else None
+    )
 
 
 def reversed_scores(pooled: PooledCounts) -> str | None:
