@@ -449,9 +449,10 @@ def test_what_is_no_crowd():
 
 def test_decisions_saturated_and_reversed_scores_are_named_and_no_others():
     labels, scores = draw_rows(3000, seed=5)
+    steep = scores**8 / (scores**8 + (1 - scores) ** 8)
     odd = {
         "predictions, not scores": (labels, np.where(scores > 0.5, 0.7, 0.2)),
-        "log-odds (`--axis logit`)": (labels, 1 / (1 + (1 / scores - 1) ** 8)),
+        "log-odds (`--axis logit`)": (labels, steep),
         "Are labels reversed": (1 - labels, scores),
     }
     for privacy in (fg.SecureAggregation(), fg.DistributedDP(1.0)):
