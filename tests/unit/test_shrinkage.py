@@ -190,8 +190,7 @@ def test_the_kernel_is_that_of_an_integrated_random_walk():
 
 def test_places_are_log_odds_or_ranks():
     places = shrinkage._places(fg.Axis.from_edges([0, 0.1, 0.5, 0.9, 1]))
-    wide = logit(0.9)
-    np.testing.assert_allclose(places, [-1.5 * wide, -wide / 2, wide / 2, 1.5 * wide])
+    np.testing.assert_allclose(np.diff(places), logit(0.9))
     narrow = shrinkage._places(fg.Axis.uniform(4, 0.49, 0.51))
     assert narrow[1] - narrow[0] == pytest.approx(0.5, abs=0.02)
     ranks = 2 * logit([0.125, 0.375, 0.625, 0.875])
@@ -436,6 +435,20 @@ def test_steps_are_enough_where_noise_is_large(kind, monkeypatch):
     monkeypatch.setattr(shrinkage, "_CLOSE", 1e-9)
     monkeypatch.setattr(shrinkage, "_STEPS", 1000)
     np.testing.assert_allclose(soon, shrinkage.shrunk(axis, noisy, noise), atol=0.05 * 850)
+
+
+def test_bins_for_scores_of_0_and_1_keep_what_they_hold():
+    """At their own log-odds, far from all others, they kept nothing of a class: a path stuck."""
+    rng = np.random.default_rng(7)
+    labels = np.arange(20_000) < 6_000
+    x = rng.normal(1.8 * labels)
+    scores = np.where(x < 0, 0.0, np.where(x > 1.8, 1.0, expit(1.8 * (x - 0.9) - 0.85)))
+    edges = sorted([*np.arange(17) / 16, 5e-324, 1 - 2.0**-53])
+    axis = fg.Axis.from_edges(edges)
+    true = np.array([np.bincount(axis.index(scores[labels == k]), minlength=18) for k in (0, 1)])
+    noisy = true + rng.normal(0, 10.0, true.shape)
+    likely = shrinkage.shrunk(axis, noisy, 100.0 * np.eye(36))
+    np.testing.assert_allclose(likely, true, atol=45.0)
 
 
 def test_a_valley_of_the_ratio_is_not_mistaken_for_a_slope():

@@ -36,6 +36,7 @@ _UNEVEN: Final = 0.05**2
 _AT_ENDS: Final = 1.0  # ... and what end bins have besides, which hold all that is beyond them
 _SHARES: Final = (1e-6, 1 - 1e-6)  # of positives, as far as a ratio can be told
 _END_WIDTH: Final = 1.0  # least width in log-odds of a bin that ends at 0 or 1
+_WIDEST: Final = 4.0  # and most, as of one next to a bin for scores of 0: no line leads so far
 _FARTHEST: Final = 36.0  # log-odds of an edge: beyond, float64 cannot tell 1 - p from 1
 _LARGEST: Final = 44.0  # logarithm of a count
 _FEWEST: Final = 1e-9  # of a class in a bin, so that none is without any
@@ -151,16 +152,16 @@ def _prior(axis: Axis) -> _Prior:
 
 
 def _places(axis: Axis) -> Floats:
-    """The middles of bins in log-odds; by their rank where scores are no probabilities."""
+    """Middles of bins in log-odds, from anywhere; by rank where scores are no probabilities."""
     from scipy.special import logit
 
     if axis.low < 0 or axis.high > 1 or axis.kind == "values" or axis.bins < 3:
         by_rank: Floats = 2 * logit((np.arange(axis.bins) + 0.5) / axis.bins)
         return by_rank
-    inner = np.clip(logit(axis.edges[1:-1]), -_FARTHEST, _FARTHEST)
-    first, last = inner[1] - inner[0], inner[-1] - inner[-2]
-    low, high = inner[0] - max(first, _END_WIDTH), inner[-1] + max(last, _END_WIDTH)
-    edges = np.concatenate([[low], inner, [high]])
+    widths = np.diff(np.clip(logit(axis.edges[1:-1]), -_FARTHEST, _FARTHEST))
+    widths = np.minimum(widths, _WIDEST)
+    first, last = np.maximum(widths[[0, -1]], _END_WIDTH)
+    edges = np.cumsum([0.0, first, *widths, last])
     middles: Floats = (edges[1:] + edges[:-1]) / 2
     return middles
 
