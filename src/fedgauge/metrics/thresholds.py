@@ -231,10 +231,10 @@ class Ratio(Formula):
         span = accepted(start, lambda x: (1.0 - x) * a - x * b, variance, z)
         if square > 0 or not sampling:
             return span
-        few, rest = (
-            _least_share(each, mean, total, z) for each, mean in ((a, mean_part), (b, mean_rest))
+        least = _least_share(a, mean_part, total, z)
+        return Interval(
+            min(span.low, least), max(span.high, 1.0 - _least_share(b, mean_rest, total, z))
         )
-        return Interval(min(span.low, few), max(span.high, 1.0 - rest))
 
     def variances(self, corner: Corner) -> tuple[float, float]:
         """Variance by noise and by sampling, to first order."""
