@@ -612,7 +612,7 @@ def test_joined_groups_are_withheld_and_all_rows_drawn():
     assert names(drawn)[0] == "all"
     assert "not said (withheld)" in legend(drawn)
     assert len(drawn.lines_) == 1 + len(drawn.overlaid.others)
-    noisy = by_group(list("abcdefghijkl"), privacy=fg.DistributedDP(0.4))
+    noisy = by_group(list("abcdefghijkl"), privacy=fg.DistributedDP(0.1))
     drawn = fg.RocCurveDisplay.from_evaluation(noisy).plot()
     assert drawn.overlaid.others == ()
     assert drawn.band_ is not None

@@ -326,7 +326,8 @@ def line(reading: Reading) -> Line:
         np.sqrt(np.maximum(np.diag(each(forecasts, fit)), 0.0))
         for each in (covariance, sampling_covariance)
     )
-    caution = _few(forecasts) or forecasts.pooled.faint or _crowded(forecasts)
+    pooled = forecasts.pooled
+    caution = _few(forecasts) or pooled.faint or _crowded(forecasts) or pooled.lumped
 
     def of(at: int) -> Estimate:
         value, deviation, sampling = (float(each[at]) for each in (fit.coefficients, both, sampled))
@@ -412,7 +413,7 @@ def integrated_calibration_index(reading: Reading) -> Estimate:
     value, low, high = (float(index(each * fit.coefficients)) if each else 0.0 for each in at)
     high = max(high, float(np.quantile(redrawn[0], tails[1])))
     parts = {"sampling": float(np.std(index(fit.coefficients + wobble)))}
-    caution = _few(forecasts) or forecasts.pooled.faint or caution
+    caution = _few(forecasts) or forecasts.pooled.faint or caution or forecasts.pooled.lumped
     return Estimate(value, _ANY, min(low, value), min(high, 1.0), level, parts, caution)
 
 

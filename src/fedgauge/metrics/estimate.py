@@ -333,6 +333,14 @@ def holding(interval: Interval, *values: float) -> Interval:
     return Interval(min(interval.low, *values), max(interval.high, *values))
 
 
+def next_to_end(value: float, noise: float) -> str | None:
+    """Why an interval of a share is wide, if it is since noise reaches 0 or 1."""
+    if noise <= 0.4 * min(value, 1.0 - value):
+        return None
+    # On the log-odds scale the interval is then up to 1.3 times as wide as it need be.
+    return "the noise is large next to the distance from 0 or 1: a wide interval"
+
+
 def within(interval: Interval, lowest: float, highest: float) -> Interval:
     """The part of an interval inside a range."""
     low, high = (min(max(end, lowest), highest) for end in interval)

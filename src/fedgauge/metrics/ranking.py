@@ -41,6 +41,7 @@ from fedgauge.metrics.estimate import (
     log_interval,
     logit_interval,
     newcombe_interval,
+    next_to_end,
     within,
 )
 from fedgauge.metrics.thresholds import AtThreshold
@@ -237,9 +238,8 @@ def _roc_auc(reading: Reading) -> Estimate:
         sampling = logit_interval(number.value, deviation, z)
     shift = areas.straight_auc(*pooled.unbiased) - straight if pooled.noisy else 0.0
     interval = add_noise(number.value, sampling, noise, z)
-    return _estimate(
-        reading, _Ingredients(number, spread, straight, interval, noise, deviation, shift)
-    )
+    found = _Ingredients(number, spread, straight, interval, noise, deviation, shift)
+    return _estimate(reading, found._replace(caution=next_to_end(number.value, noise)))
 
 
 @reading_metric("average precision", recorded=True)
@@ -293,10 +293,7 @@ def _average_precision(reading: Reading) -> Estimate:
         interval = _noisy_precision(reading, number.value, math.sqrt(variance + noise))
     else:
         interval = logit_interval(number.value, math.sqrt(variance), critical(level))
-    caution = _few_examples(pooled)
-    if math.sqrt(noise) > 0.4 * min(number.value, 1.0 - number.value):
-        # On the log-odds scale the interval is then up to 1.3 times as wide as it need be.
-        caution = caution or "the noise is large next to the distance from 0 or 1: a wide interval"
+    caution = _few_examples(pooled) or next_to_end(number.value, math.sqrt(noise))
     return _estimate(
         reading,
         _Ingredients(
@@ -431,6 +428,9 @@ def normalized_entropy(reading: Reading) -> Estimate:
 def _unseen_losses(reading: Reading, by_bin: BinLosses, reach: float) -> str | None:
     """Why a log loss may be far off: scores of 0 and 1 cost 36 where wrong, and few were wrong."""
     counts = reading.pooled.counts
+    could = np.where(~reading.tied & (by_bin.most > _CERTAIN), by_bin.most - by_bin.mean, 0.0)
+    if float(np.sum(counts * could)) > reach * float(counts.sum()):
+        return "scores in an end bin may be 0 or 1, where each wrong one costs 36: see the bounds"
     worst = reading.tied & (by_bin.mean > _CERTAIN)
     wrong = float(counts[worst].sum())
     # Of none seen there may be three (as many as are missed once in 20 times).

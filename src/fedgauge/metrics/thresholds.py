@@ -18,6 +18,7 @@ from fedgauge.errors import InputError, UndefinedMetric
 from fedgauge.estimation.counts import SIGNAL, PooledCounts
 from fedgauge.histograms.axis import Axis
 from fedgauge.metrics.estimate import (
+    UNIT,
     Estimate,
     Interval,
     Metric,
@@ -26,6 +27,7 @@ from fedgauge.metrics.estimate import (
     difference,
     holding,
     metrics_of,
+    next_to_end,
     within,
 )
 
@@ -684,7 +686,7 @@ class AtThreshold(ThresholdMetrics):
         of_noise, of_sampling = map(math.sqrt, formula.variances(corners[0]))
         parts = {"binning": max(value - allowed.low, allowed.high - value)}
         parts |= {"noise": of_noise} if noisy else {}
-        divided = allowed.high - allowed.low > 2.0 * z * math.hypot(of_noise, of_sampling)
+        divided = allowed.high - allowed.low > z * math.hypot(of_noise, of_sampling)  # over a third
         return Estimate(
             value,
             (bounds.low, bounds.high),
@@ -695,7 +697,8 @@ class AtThreshold(ThresholdMetrics):
             formula.caution(corners)
             or self._caution
             or self._pooled.faint
-            or (_DIVIDED if divided and not self.on_edge else None),
+            or (_DIVIDED if divided and not self.on_edge else None)
+            or (next_to_end(value, of_noise) if noisy and formula.scale == UNIT else None),
         )
 
     def _value(self, name: str, formula: Formula, undefined: str) -> float:
