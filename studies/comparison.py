@@ -8,10 +8,9 @@ Two models score the same rows: normal scores with the correlation named, told a
 they mean. 20 sites are summed. `width` is the mean width of an interval over that of the raw rows:
 for the ROC AUC DeLong's paired one (1988), for the Brier score that of the mean difference of
 losses, for recall at 0.5 that of the mean difference of flags. `covers` is how often the
-population's difference is within. A cell with `losses` counts the differences of losses besides,
-with half of its epsilon. `hinted` cells know the number of rows and the share of positives, and
-have ranges placed by them. `compared` cells have two groups of half the rows each, and compare
-models within one of them, or over all rows.
+population's difference is within. `hinted` cells know the number of rows and the
+share of positives, and have ranges placed by them. `compared` cells have two groups of half the
+rows each, and compare models within one of them, or over all rows.
 """
 
 import sys
@@ -47,7 +46,6 @@ class Cell:
     epsilon: float = 0.0
     correlation: float = 0.9
     hinted: bool = False
-    losses: bool = False
     compared: str = ""
 
     def plan(self) -> fg.EvaluationPlan:
@@ -55,7 +53,6 @@ class Cell:
         task = BinaryTask(
             models=("new", "old"),
             pairs=(("new", "old"),),
-            paired_brier=self.losses,
             groups={"half": ["one", "other one"]} if self.compared else {},
         )
         if not self.epsilon:
@@ -208,7 +205,6 @@ def checks(found: Sequence[Found[Cell]]) -> Iterator[Check]:
     for name, most, of in (
         ("AUC", 1.05, [each for each in found if not each.cell.epsilon]),
         ("AUC", 1.6, [each for each in found if each.cell.is_promised]),
-        ("Brier", 1.15, [each for each in found if each.cell.losses]),
     ):
         wide = [
             f"{describe(each.cell)}: {each[f'{name} width']:.2f}"
@@ -229,7 +225,6 @@ CELLS = [
     Cell(200_000, 0.1, 1.0),
     Cell(50_000, 0.3, 1.0, correlation=0.5),
     Cell(20_000, 0.3, 1.0),
-    Cell(20_000, 0.3, 1.0, losses=True),
     Cell(50_000, 0.3, compared="within"),
     Cell(50_000, 0.3, 1.0, compared="within"),
     Cell(50_000, 0.3, 1.0, compared="over"),

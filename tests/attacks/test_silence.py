@@ -553,7 +553,7 @@ FEW, ODD = 40, 3
 GROUPS = fg.BinaryTask(groups={"sex": ["women", "men"], "age": ["old"]}, models=("new", "old"))
 CLASSES = fg.MulticlassTask(labels=["cat", "dog", "owl"], also=["confusion", "ranks", "top"])
 LABELS = fg.MultilabelTask(labels=["fever", "cough"])
-PAIR = fg.BinaryTask(models=("new", "old"), pairs=[("new", "old")], paired_brier=True)
+PAIR = fg.BinaryTask(models=("new", "old"), pairs=[("new", "old")])
 
 
 def plan_of(task, *, exact=False):

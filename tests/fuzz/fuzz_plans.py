@@ -37,7 +37,7 @@ def some_plans():
     steps = fg.Calibrator("test", FORMS["steps"])
     tasks = [
         BinaryTask("yes", groups={"sex": ["women", "men"], "ward": ["1"]}, crossed=True),
-        BinaryTask(models=("new", "old"), pairs=(("new", "old"),), paired_brier=True),
+        BinaryTask(models=("new", "old"), pairs=(("new", "old"),)),
         MulticlassTask(labels=("a", "b", "c"), also=("confusion", "top")),
         MultilabelTask(labels=("a", "b")),
     ]

@@ -12,9 +12,7 @@ from losses import worst_loss
 import fedgauge as fg
 from fedgauge.engines.contribution import to_numbers
 from fedgauge.histograms.tables import Table
-from fedgauge.plan import rounds
 from fedgauge.plan.task import BinaryTask
-from fedgauge.privacy.models import LevelNoise
 
 SLACK = 1e-12
 COHORT = fg.Cohort(4, 1)
@@ -22,16 +20,14 @@ HONEST = 3
 PAIR = {"models": ("new", "old"), "pairs": (("new", "old"),)}
 TASKS = {
     "joint": BinaryTask(**PAIR),
-    "joint and losses": BinaryTask(**PAIR, paired_brier=True),
     "joint, groups": BinaryTask(**PAIR, groups={"sex": ["w"]}),
-    "joint and losses, groups": BinaryTask(**PAIR, paired_brier=True, groups={"sex": ["w"]}),
     "joint, two groupings": BinaryTask(**PAIR, groups={"sex": ["w"], "age": ["young"]}),
     "joint, crossed": BinaryTask(**PAIR, groups={"sex": ["w"], "age": ["young"]}, crossed=True),
     "two pairs": BinaryTask(
         models=("new", "old", "third"), pairs=(("new", "old"), ("new", "third"))
     ),
 }
-SCORES = (0.1, 0.3, 0.8)  # of which losses differ by several points, and between them
+SCORES = (0.1, 0.8)
 
 
 def plan_for(task, neighbours="add-remove"):
@@ -78,9 +74,7 @@ def test_the_worst_loss_is_epsilon(name, neighbours):
     assert 0.99 <= loss_of(plan) <= 1 + SLACK
 
 
-@pytest.mark.parametrize(
-    "name", ["joint and losses", "joint and losses, groups", "joint, two groupings", "two pairs"]
-)
+@pytest.mark.parametrize("name", ["joint, two groupings", "two pairs"])
 def test_noise_as_if_a_row_were_seen_once_breaks_the_promise(name):
     """The mutant: every table and level with the whole budget."""
     plan = plan_for(TASKS[name])
@@ -90,18 +84,6 @@ def test_noise_as_if_a_row_were_seen_once_breaks_the_promise(name):
     assert loss_of(plan, rounds=(cheap,)) > 1.9
     with pytest.raises(fg.PlanError, match="its noise costs more"):
         msgspec.structs.replace(plan, rounds=(cheap,)).check_promise()
-
-
-def test_noise_as_if_a_row_weighed_half_breaks_the_promise(monkeypatch):
-    """The mutant: loss differences, of which a row adds 128, with the noise for 64."""
-    plan = plan_for(TASKS["joint and losses"])
-    monkeypatch.setattr(rounds, "_laws", _light)
-    assert loss_of(plan) > 1.4
-
-
-def _light(table, terms, shares):
-    noise = LevelNoise((), table.noise)
-    return [terms.privacy.sums_law(noise, max(table.weight // 2, 1), terms.sum_cohort, shares)]
 
 
 def test_a_table_whose_groups_overlap_breaks_the_promise(monkeypatch):

@@ -74,7 +74,7 @@ def test_the_call_everybody_meets():
 
 
 def test_fields_of_a_saved_result(tmp_path):
-    clients = {f"site-{i}": ([0, 1, 0, 1], [0.1, 0.7, 0.4, 0.9]) for i in range(3)}
+    clients = {f"site-{i}": ([0, 1] * 40, [0.1, 0.7, 0.4, 0.9] * 20) for i in range(3)}
     result = fg.evaluate(clients, privacy=fg.DistributedDP(8.0), score_sums=True, seed=1)
     result.to_json(tmp_path / "result.json")
     saved = json.loads((tmp_path / "result.json").read_bytes())

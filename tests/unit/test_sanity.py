@@ -280,7 +280,6 @@ def test_parts_of_shares_and_the_stated_chance_of_a_false_alarm():
 TABLED = {
     "joint": fg.BinaryTask(**PAIR),
     "joint by group": fg.BinaryTask(**PAIR, groups=BY),
-    "losses by group": fg.BinaryTask(**PAIR, paired_brier=True, groups=BY),
     "classes": fg.MulticlassTask(labels=["a", "b"], also=["confusion", "ranks", "top"]),
     "classes by group": fg.MulticlassTask(
         labels=["a", "b"], also=["confusion", "ranks", "top"], groups={"sex": ["women"]}
@@ -300,19 +299,19 @@ def tabled(plan, rows=400):
 
 
 def moves(plan):
-    """Of each table: one row's weight taken from a cell, and given to another of the table."""
+    """Of each table: a row taken from a cell, and given to another of the table."""
     end = plan.numbers
     for table, cells in zip(plan.tables[::-1], plan.summed.cells(plan.terms)[::-1], strict=True):
         end -= cells
         by_group = np.arange(end, end + cells).reshape(table.groups(plan.task.layout), -1)
         if len(by_group) > 1:
-            yield table, by_group[0], by_group[-1]  # another group
+            yield by_group[0], by_group[-1]  # another group
         if table.by_class:
             size = by_group.shape[1] // 2
-            yield table, by_group[0][:size], by_group[0][size:]  # another class
+            yield by_group[0][:size], by_group[0][size:]  # another class
         if isinstance(table, JointScores):
-            yield table, by_group[0][:4], by_group[0][12:16]  # another range of the first model
-            yield table, by_group[0][:16:4], by_group[0][3:16:4]  # of the second
+            yield by_group[0][:4], by_group[0][12:16]  # another range of the first model
+            yield by_group[0][:16:4], by_group[0][3:16:4]  # of the second
 
 
 @pytest.mark.parametrize("kind", TABLED)
@@ -322,10 +321,10 @@ def test_tables_are_of_the_rows_of_the_counts(kind):
     total = tabled(plan)
     release(plan, total, CLIENTS)
     seen = 0
-    for table, out_of, into in moves(plan):
+    for out_of, into in moves(plan):
         wrong = total.copy()
-        wrong[max(out_of, key=lambda cell: total[cell])] -= table.weight
-        wrong[into[0]] += table.weight
+        wrong[max(out_of, key=lambda cell: total[cell])] -= 1
+        wrong[into[0]] += 1
         refused(
             fg.ProtocolError,
             "a table and the counts come from different rows",
@@ -349,7 +348,7 @@ def test_tables_of_other_rows_beyond_what_noise_does(kind):
     last = plan.tables[-1]
     for change in (10_000, -10_000, 20 * MOST):
         wrong = total.copy()
-        wrong[-1] += change * last.weight
+        wrong[-1] += change
         assert impossible_caution(plan, release(plan, wrong, CLIENTS)) is not None
     if last.grouping or last.by_class:  # none below zero, and as many rows in all
         wrong, half = total.copy(), plan.summed.cells(plan.terms)[-1] // 2

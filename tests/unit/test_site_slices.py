@@ -5,7 +5,6 @@ import math
 import commands
 import ledgers
 import mpmath
-import msgspec
 import pytest
 from ledgers import EXAMPLES, LIMIT, SUBMITTED, session, spend
 from plans import exact_plan, noisy_plan, report_plan
@@ -330,17 +329,15 @@ def test_two_scores_together_need_leave_and_a_smallest_cell(tmp_path):
     assert not Policy().exact_pairs
 
 
-@pytest.mark.parametrize("also", ["confusion", "ranks", "top", "paired_brier"])
+@pytest.mark.parametrize("also", ["confusion", "ranks", "top"])
 def test_tables_whose_small_cells_show_are_for_noise(tmp_path, also):
     """Their small cells cannot be merged, so no plan of theirs has a smallest one."""
-    task = MulticlassTask(labels=["cat", "dog"], also=[also]) if also != "paired_brier" else None
-    pair = msgspec.structs.replace(PAIR, paired_brier=True)
-    site = make_site(tmp_path / "site", min_cell=2, labels=("1", "cat", "dog"))
-    judge(site, plan_for(DistributedDP(1.0), task or pair))
+    task = MulticlassTask(labels=["cat", "dog"], also=[also])
+    site = make_site(tmp_path / "site", min_cell=2, labels=("cat", "dog"))
+    judge(site, plan_for(DistributedDP(1.0), task))
     with pytest.raises(PlanRefused, match=r"cannot be merged .* none below 2 \(min_cell\)"):
-        judge(site, plan_for(EXACT_SLICES, task or pair))
-    if task is not None:
-        judge(make_site(tmp_path / "bare", labels=("cat", "dog")), plan_for(EXACT_SLICES, task))
+        judge(site, plan_for(EXACT_SLICES, task))
+    judge(make_site(tmp_path / "bare", labels=("cat", "dog")), plan_for(EXACT_SLICES, task))
 
 
 @pytest.mark.parametrize("privacy", [EXACT_SLICES, NOISY], ids=str)

@@ -1,6 +1,5 @@
 """Tables: counted, summed, hidden where small, saved; and models that are compared by them."""
 
-import itertools
 import json
 
 import msgspec
@@ -17,7 +16,6 @@ from fedgauge.estimation.suppression import is_large, kept_edges
 from fedgauge.histograms.tables import (
     MOST_TABLES,
     JointScores,
-    LossDifferences,
     MergedEdges,
     TableSum,
     _finest,
@@ -33,11 +31,11 @@ NEW = np.clip(RNG.normal(0.4 + 0.2 * Y, 0.15), 0, 1)
 OLD = np.clip(NEW + RNG.normal(0, 0.07, N), 0, 1)
 TOGETHER = {"models": ("new", "old"), "pairs": [("new", "old")]}
 PAIR = BinaryTask(**TOGETHER)
-LOSSES = BinaryTask(**TOGETHER, paired_brier=True)
 EXAMPLES = fg.Examples(Y, {"new": NEW, "old": OLD})
 SITES = {f"site-{k}": fg.Examples(Y[k::3], {"new": NEW[k::3], "old": OLD[k::3]}) for k in range(3)}
-NOISY, SKELLAM = fg.DistributedDP(1.0), fg.DistributedDP(1.0, noise="skellam", delta=1e-6)
+NOISY = fg.DistributedDP(1.0)
 CLASSES = MulticlassTask(labels=["a", "b"], models=("new", "old"))
+TABLED = MulticlassTask(labels=["a", "b"], also=["confusion", "ranks"])
 FOURS = (0, 4), (0, 4)
 SEX = np.where(np.arange(N) % 3, "w", np.where(np.arange(N) % 2, "m", "not said"))
 GROUPED = fg.Examples(Y, {"new": NEW, "old": OLD}, group=SEX)
@@ -75,43 +73,33 @@ def test_a_joint_histogram_counts_both_scores_of_each_row(bins):
     assert np.array_equal(values, expected.ravel())
 
 
-def test_every_row_has_a_place_and_loss_differences_keep_its_mean():
-    """A row adds 128 in all, to the points around its difference: the mean is to 1/256 of a gap."""
-    plan = plan_for(LOSSES)
-    table, points = plan.tables[1], LossDifferences.points
-    for y, one, other in itertools.product((0, 1), (0.0, 0.31, 0.5, 1.0), (0.0, 0.3, 1.0)):
-        values = counted(plan, fg.Examples([y], {"new": [one], "old": [other]})).tables[1]
-        assert values.sum() == table.weight
-        assert np.count_nonzero(values) <= 2
-        gap = (one - y) ** 2 - (other - y) ** 2
-        assert values @ points / table.weight == pytest.approx(gap, abs=0.4 / 256)
-    # Under noise between sites: each row adds to one cell, which that row alone decides.
-    plan = plan_for(LOSSES, privacy=fg.DistributedDP(1.0))
+def test_every_row_has_a_place():
+    """Under noise between sites: each row adds to one cell, which that row alone decides."""
+    plan = plan_for(privacy=fg.DistributedDP(1.0))
     odd = fg.Examples(
         np.array([1, 0, 7, None], dtype=object),
         {"new": np.array([0.5, np.nan, 0.2, 9.0]), "old": np.array([np.inf, 0.5, 0.1, -np.inf])},
     )
     histogram, oddities = count_leniently(plan, lambda: odd)
     assert oddities.rows == 4
-    assert [values.sum() for values in histogram.tables] == [4, 4 * 128]
+    assert [values.sum() for values in histogram.tables] == [4]
 
 
 def test_tables_add_and_do_not_mix_and_plans_without_have_no_such_field():
-    plan = plan_for(LOSSES)
+    plan = plan_for()
     parts = [counted(plan, rows) for rows in SITES.values()]
     assert sum(parts) == counted(plan)
     with pytest.raises(fg.AxisMismatch, match="different tables"):
-        counted(plan) + counted(plan_for())
+        counted(plan) + counted(plan_for(BinaryTask(models=("new", "old"))))
     plan = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(64), fg.Cohort(3))
     assert b"tables" not in plan.to_bytes()
     assert b"pairs" not in plan.to_bytes()
 
 
 @pytest.mark.parametrize("noisy", [False, True])
-@pytest.mark.parametrize("task", [PAIR, LOSSES], ids=["joint", "losses"])
 @pytest.mark.parametrize("bins", [16, 64])
-def test_plans_with_tables_are_read_back(task, bins, noisy):
-    plan = plan_for(task, bins, fg.DistributedDP(1.0) if noisy else None)
+def test_plans_with_tables_are_read_back(bins, noisy):
+    plan = plan_for(PAIR, bins, fg.DistributedDP(1.0) if noisy else None)
     assert fg.EvaluationPlan.from_bytes(plan.to_bytes()) == plan
     assert fg.EvaluationPlan.from_toml(plan.to_toml()) == plan
     assert to_numbers(plan, counted(plan)).size == plan.numbers
@@ -162,13 +150,9 @@ def joint(*starts, models=("new", "old"), **options):
 
 
 def unequal_noise():
-    plan = plan_for(LOSSES, privacy=fg.DistributedDP(1.0))
+    plan = plan_for(TABLED, privacy=fg.DistributedDP(1.0))
     tables = enumerate(plan.tables, start=1)
     return changed(plan, *(msgspec.structs.replace(each, noise=0.1 * n) for n, each in tables))
-
-
-def signed_axis():
-    return fg.EvaluationPlan.for_histogram(fg.Axis.uniform(16, -1, 1), fg.Cohort(3), task=LOSSES)
 
 
 def test_tables_that_are_none_are_refused():
@@ -177,7 +161,6 @@ def test_tables_that_are_none_are_refused():
         (lambda: BinaryTask(models=("a", "b"), pairs=["ab"]), "two of the models"),
         (lambda: BinaryTask(models=("a", "b"), pairs=[("a", "a")]), "two of the models"),
         (lambda: BinaryTask(models=("a", "b"), pairs=[("a", "b"), ("b", "a")]), "named twice"),
-        (lambda: BinaryTask(models=("a", "b"), paired_brier=True), "for pairs of models"),
         (lambda: changed(plan_for(), joint(models=("new", "third"))), "two of the"),
         (lambda: changed(plan_for(), *plan_for().tables * 2), "same table twice"),
         (lambda: changed(plan_for(), *plan_for().tables * (MOST_TABLES + 1)), "at most 64"),
@@ -190,10 +173,7 @@ def test_tables_that_are_none_are_refused():
         (lambda: changed(plan_for(privacy=NOISY), joint()), "positive noise"),
         (lambda: changed(plan_for(), joint(noise=1.0)), "adds no noise"),
         (unequal_noise, "noise of one strength"),
-        (lambda: plan_for(LOSSES, min_cell=10), "small cells cannot be merged"),
-        (lambda: plan_for(LOSSES, privacy=SKELLAM), "need noise='polya'"),
-        (signed_axis, "scores from 0 to 1"),
-        (lambda: plan_for(LOSSES, privacy=fg.DistributedDP(0.02)), "too wide to be drawn"),
+        (lambda: plan_for(TABLED, min_cell=10), "small cells cannot be merged"),
         (lambda: plan_for(score_sums=True), "score sums are for one score"),
     ):
         refused(fg.PlanError, told, make)
@@ -201,7 +181,7 @@ def test_tables_that_are_none_are_refused():
 
 @pytest.mark.parametrize("privacy", [None, fg.DistributedDP(2.0)], ids=["exact", "noisy"])
 def test_the_protocol_sums_tables_as_a_plain_sum_does(privacy):
-    plan = plan_for(LOSSES, privacy=privacy)
+    plan = plan_for(privacy=privacy)
     plain = simulate(SITES, plan, seed=1, summation="every-share").released
     secure = simulate(SITES, plan, seed=1, summation="secure").released
     for one, other in zip(plain.tables, secure.tables, strict=True):
@@ -210,10 +190,10 @@ def test_the_protocol_sums_tables_as_a_plain_sum_does(privacy):
 
 
 def test_exact_and_noisy_tables_of_other_rows():
-    plan = plan_for(LOSSES)
+    plan = plan_for()
     total = to_numbers(plan, counted(plan))
     release(plan, total, 3)
-    for place, change in ((-1, 128), (-1, -(2**20)), (plan.task.rows_sent * 16, 1)):
+    for place, change in ((-1, 1), (-1, -(2**20)), (plan.task.rows_sent * 16, 1)):
         wrong = total.copy()
         wrong[place] += change
         refused(fg.ProtocolError, "a table", release, plan, wrong, 3)
@@ -327,7 +307,7 @@ def test_merged_tables_still_tell_how_errors_go_together():
 
 @pytest.mark.parametrize(
     "plan",
-    [plan_for(LOSSES), plan_for(LOSSES, privacy=fg.DistributedDP(2.0)), plan_for(min_cell=10)],
+    [plan_for(), plan_for(privacy=fg.DistributedDP(2.0)), plan_for(min_cell=10)],
     ids=["exact", "noisy", "merged"],
 )
 def test_tables_are_saved_and_loaded_and_checked(tmp_path, plan):
@@ -373,17 +353,16 @@ def test_bins_that_leave_all_open_make_no_model_as_good_as_another(edges):
     assert "not inferior" not in compared.verdict
 
 
-@pytest.mark.parametrize("brier", [False, True])
 @pytest.mark.parametrize("groups", [BY_SEX, BY_SEX | {"age": ["young"]}], ids=["one", "two"])
-def test_models_are_compared_within_groups_as_on_their_rows_alone(groups, brier):
-    task = BinaryTask(**TOGETHER, groups=groups, paired_brier=brier)
+def test_models_are_compared_within_groups_as_on_their_rows_alone(groups):
+    task = BinaryTask(**TOGETHER, groups=groups)
     given = {"sex": SEX, "age": np.where(NEW > 0.5, "young", "old")}
     rows = fg.Examples(Y, {"new": NEW, "old": OLD}, group={name: given[name] for name in groups})
     whole = fg.evaluate({"a": rows}, task=task)
     called = "w" if len(groups) == 1 else "sex w"
     for part, held in ((whole, np.ones(N, bool)), (whole.select(group=called), SEX == "w")):
         alone = fg.Examples(Y[held], {"new": NEW[held], "old": OLD[held]})
-        own = fg.evaluate({"a": alone}, task=LOSSES if brier else PAIR)
+        own = fg.evaluate({"a": alone}, task=PAIR)
         for first, second in (("new", "old"), ("old", "new")):
             ours, theirs = (each.compare(first, second) for each in (part, own))
             assert ours.is_paired

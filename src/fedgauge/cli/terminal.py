@@ -110,8 +110,7 @@ _AS_OPTIONS = {
     'pairs must be a list of two of the models each, such as [("new", "old")]': (
         "--pair names two of the models, such as new,old"
     ),
-    "(pairs=)": "(--pair)",
-    "Leave out pairs, paired_brier and also, or use DistributedDP": (
+    "Leave out pairs and also, or use DistributedDP": (
         "Leave out --pair and --also, or use --privacy ddp"
     ),
     "without groups. Leave them out": "without groups. Leave out --score-sums",

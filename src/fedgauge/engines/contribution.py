@@ -107,9 +107,8 @@ def count_leniently(
 def _count_over_largest(plan: EvaluationPlan, histogram: ScoreHistogram) -> int:
     """How many counts, at all levels sent, `to_numbers` cuts down."""
     largest = plan.summed.largest
-    cut = sum(int(np.count_nonzero(level > largest)) for level in _levels_sent(plan, histogram))
-    tables = zip(plan.tables, histogram.tables, strict=True)
-    return cut + sum(int(np.count_nonzero(v > largest * t.weight)) for t, v in tables)
+    sent = [*_levels_sent(plan, histogram), *histogram.tables]
+    return sum(int(np.count_nonzero(counts > largest)) for counts in sent)
 
 
 def to_numbers(plan: EvaluationPlan, histogram: ScoreHistogram) -> Numbers:
@@ -120,15 +119,14 @@ def to_numbers(plan: EvaluationPlan, histogram: ScoreHistogram) -> Numbers:
     """
     largest, levels = plan.summed.largest, _levels_sent(plan, histogram)
     counts, sums = histogram.counts, histogram.sums
-    cells = list(zip(plan.tables, histogram.tables, strict=True))
     parts = [(level[plan.task.sent], largest) for level in levels]
     if sums is not None:
         parts.append((sums, largest * plan.final.sum_steps))
-    parts += [(values, largest * table.weight) for table, values in cells]
+    parts += [(values, largest) for values in histogram.tables]
     if not plan.is_noisy:
         check_size(counts, largest)  # sums may be larger, and then fit too
-        for values, most in parts[len(parts) - len(cells) :]:
-            check_size(values, most)
+        for values in histogram.tables:
+            check_size(values, largest)
         return np.concatenate([values.ravel() for values, _ in parts])
     # Clipping moves nothing further than a row does: the sensitivity stays what it was.
     return np.concatenate([np.minimum(values, most).ravel() for values, most in parts])

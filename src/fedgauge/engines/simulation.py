@@ -178,8 +178,7 @@ def _count_table(
     with located(str(table)):
         pooled = count_batches(plan, examples(), draw=draw)
         coarsest = pooled.levels(plan.tree)[-len(plan.final.nodes) or -1]
-        tables = zip(plan.tables, pooled.tables, strict=True)
-        small = all(cells.max() <= largest * table.weight for table, cells in tables)
+        small = all(cells.max() <= largest for cells in pooled.tables)
         if small and coarsest.max() <= largest:  # then no count of a client is larger
             take(pooled)
         else:

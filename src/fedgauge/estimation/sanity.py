@@ -99,7 +99,7 @@ def check_exact(
     for table, cells in tables:
         _refuse(bool(cells.min() < 0), "a cell of a table is negative")
         _refuse(
-            int(cells.max()) > clients * plan.summed.largest * table.weight,
+            int(cells.max()) > clients * plan.summed.largest,
             "a cell of a table is above the plan's largest for all its sites together",
         )
         by_range = table.by_range(cells, counts, plan.task.layout, plan.axis)
@@ -114,8 +114,7 @@ def _of_other_rows(
 ) -> tuple[NDArray[Any], int]:
     """Numbers of rows by a table, less those by the counts: zero without noise.
 
-    By group and class, as far as the table tells them; in units of its weight. Also how many
-    channels are added up in each.
+    By group and class, as far as the table tells them. Also how many channels are added up in each.
     """
     layout = plan.task.layout
     grouping = table.grouping or layout.groupings[0]
@@ -124,7 +123,7 @@ def _of_other_rows(
     told = table.totals(cells, layout)
     rows = rows if table.grouping else rows.sum(axis=0, keepdims=True)
     rows = rows if table.by_class else rows.sum(axis=1, keepdims=True)
-    return told - rows * table.weight, layout.cells(grouping) * layout.by_block // told.size
+    return told - rows, layout.cells(grouping) * layout.by_block // told.size
 
 
 def _differences(plan: EvaluationPlan, counts: NDArray[Any]) -> Iterator[tuple[NDArray[Any], int]]:
@@ -236,11 +235,10 @@ def _not_negative(plan: EvaluationPlan, released: Released) -> Iterator[tuple[Fl
         yield counts - sums, variance + variances[-1]
     cells = zip(released.tables, plan.table_variances(clients), strict=True)
     for (table, values), variance in cells:
-        yield values / table.weight, variance / table.weight**2
-        yield most - values / table.weight, variance / table.weight**2
+        yield values, variance
+        yield most - values, variance
         difference, channels = _of_other_rows(plan, counts, table, values)
-        difference = difference / table.weight
-        added = values.size // difference.size * variance / table.weight**2
+        added = values.size // difference.size * variance
         yield difference, added + channels * by_channel
         yield -difference, added + channels * by_channel
 

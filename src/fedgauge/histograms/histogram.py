@@ -192,8 +192,7 @@ class ScoreHistogram:
         # Neither a bin nor any total taken later may wrap; half the range is slack for
         # the rounding of this floating-point sum. A sum is at most its count times the steps.
         examples = self._counts.sum(dtype=np.float64) + counts.sum(dtype=np.float64)
-        weights = (table.weight for table in self._tables)
-        most = _MOST_EXAMPLES // max(self._sum_steps, 1, *weights)
+        most = _MOST_EXAMPLES // max(self._sum_steps, 1)
         if examples > most:
             raise CountOverflow(f"more than {most:,} examples do not fit the counts.")
         self._counts += counts

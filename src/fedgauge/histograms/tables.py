@@ -1,7 +1,7 @@
 """Tables: counts of other things than one score, which travel behind a histogram.
 
-A table has a fixed number of cells, and each row adds to it once: `weight` in all, as a rule 1 to
-one cell. So to the accounting a table is one more level that a row is seen in. To add a kind:
+A table has a fixed number of cells, and each row adds 1 to one of them. So to the accounting a
+table is one more level that a row is seen in. To add a kind:
 subclass `Table` (`histograms/tables.py`) with a tag, answer `check`, `size`, `places` and `words`,
 and name it in :data:`AnyTable`; a task says in `Task.tables` which ones its plans send. All else
 (noise, secure sums, files, signatures) works from these four answers. Sums are in
@@ -84,7 +84,6 @@ class Table(
     noise: float = _WITHOUT
     grouping: tuple[str, ...] = ()
 
-    weight: ClassVar[int] = 1  # what a row adds to all cells together
     hides_small: ClassVar[bool] = False  # whether small cells can be merged (see `merged`)
     by_class: ClassVar[bool] = (
         False  # whether cells of a group are those of one class after another
@@ -104,8 +103,8 @@ class Table(
         """How many numbers it has of each group."""
         raise NotImplementedError
 
-    def places(self, rows: TableRows) -> Sequence[tuple[NDArray[Any], NDArray[Any] | None]]:
-        """Cells, among those of its group, that each row adds to, and how much (None: 1 each)."""
+    def places(self, rows: TableRows) -> NDArray[Any]:
+        """The cell, among those of its group, that each row adds 1 to."""
         raise NotImplementedError
 
     def words(self, layout: Layout, axis: Axis) -> str:
@@ -124,11 +123,7 @@ class Table(
         """What these rows add to each cell."""
         size, cells = self.size(rows.layout, rows.axis), self.cells(rows.layout, rows.axis)
         first = rows.groups[self.grouping] * size if self.grouping else 0
-        total = np.zeros(cells, dtype=np.int64)
-        for place, added in self.places(rows):
-            # Whole numbers, in floats where they are weighted: exact, since a batch is small.
-            total += np.bincount(first + place, added, minlength=cells).astype(np.int64)
-        return total
+        return np.bincount(first + self.places(rows), minlength=cells)
 
     def totals(self, values: NDArray[Any], layout: Layout) -> NDArray[Any]:
         """What rows added, by group and class; by group alone where it does not tell classes."""
@@ -214,11 +209,11 @@ class Predicted(_OfClasses, frozen=True, tag="predicted"):
 
     by_class: ClassVar[bool] = True
 
-    def places(self, rows: TableRows) -> list[tuple[NDArray[Any], None]]:
-        """One to the cell of each row's class and predicted class."""
+    def places(self, rows: TableRows) -> NDArray[Any]:
+        """The cell of each row's class and predicted class."""
         classes = len(rows.layout.classes)
-        cell = rows.classes[0] * classes + np.argmax(self._scores(rows), axis=0)
-        return [(cell, None)]
+        cell: NDArray[Any] = rows.classes[0] * classes + np.argmax(self._scores(rows), axis=0)
+        return cell
 
     def words(self, layout: Layout, axis: Axis) -> str:
         """What its numbers are."""
@@ -234,14 +229,15 @@ class Ranked(_OfClasses, frozen=True, tag="ranked"):
 
     by_class: ClassVar[bool] = True
 
-    def places(self, rows: TableRows) -> list[tuple[NDArray[Any], None]]:
-        """One to the cell of each row's class and rank."""
+    def places(self, rows: TableRows) -> NDArray[Any]:
+        """The cell of each row's class and rank."""
         scores, mine = self._scores(rows), rows.classes[0]
         classes = len(scores)
         own = scores[mine, np.arange(len(mine))]
         before = np.arange(classes)[:, np.newaxis] < mine
         rank = np.count_nonzero((scores > own) | ((scores == own) & before), axis=0)
-        return [(mine * classes + rank, None)]
+        cell: NDArray[Any] = mine * classes + rank
+        return cell
 
     def words(self, layout: Layout, axis: Axis) -> str:
         """What its numbers are."""
@@ -260,12 +256,13 @@ class TopScore(_OfClasses, frozen=True, tag="top-score"):
         del layout
         return 2 * axis.bins
 
-    def places(self, rows: TableRows) -> list[tuple[NDArray[Any], None]]:
-        """One to the cell of each row: wrong or right, and the bin of its highest score."""
+    def places(self, rows: TableRows) -> NDArray[Any]:
+        """The cell of each row: wrong or right, and the bin of its highest score."""
         top = np.argmax(self._scores(rows), axis=0)
         bins = np.stack([rows.bins[self.model, column] for column in range(top.max(initial=0) + 1)])
         right = top == rows.classes[0]
-        return [(right * rows.axis.bins + bins[top, np.arange(len(top))], None)]
+        cell: NDArray[Any] = right * rows.axis.bins + bins[top, np.arange(len(top))]
+        return cell
 
     def words(self, layout: Layout, axis: Axis) -> str:
         """What its numbers are."""
@@ -286,8 +283,6 @@ RANGES: Final = 64
 NOISY_RANGES: Final = 16
 FEWEST_RANGES: Final = 8
 NOISY_EDGES: Final = (0.0, 0.01, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.99, 1.0)
-_HALF_POINTS: Final = 8  # of loss differences, on either side of 0
-_BEND: Final = 4.0  # how much closer to 0 they lie: most differences are small
 _LOGITS: Final = 7.0  # within which half of the ranges lie evenly
 _CLASSES: Final = 2  # of rows that pairs of models are compared on
 
@@ -341,14 +336,15 @@ class JointScores(Table, frozen=True, tag="joint"):
         first, second = self.ranges(axis)
         return layout.by_block * first * second
 
-    def places(self, rows: TableRows) -> list[tuple[NDArray[Any], None]]:
-        """One to the cell of each row's class and ranges."""
+    def places(self, rows: TableRows) -> NDArray[Any]:
+        """The cell of each row's class and ranges."""
         first, second = (
             _runs(starts, rows.bins[model, 0])
             for starts, model in zip(self.starts, self.models, strict=True)
         )
         sizes = self.ranges(rows.axis)
-        return [((rows.classes[0] * sizes[0] + first) * sizes[1] + second, None)]
+        cell: NDArray[Any] = (rows.classes[0] * sizes[0] + first) * sizes[1] + second
+        return cell
 
     def words(self, layout: Layout, axis: Axis) -> str:
         """What its numbers are."""
@@ -420,55 +416,7 @@ class JointScores(Table, frozen=True, tag="joint"):
         )
 
 
-class LossDifferences(Table, frozen=True, tag="loss differences"):
-    """How much larger one model's squared error is than another's, row by row.
-
-    Each row's difference lies between two of 17 points from -1 to 1, and adds to both, `weight` in
-    all, so that their mean is the difference: a midpoint would bias the mean of all. The points are
-    closest around 0, where most differences lie.
-
-    >>> LossDifferences(models=("new", "old")).points[:3].round(2)
-    array([-1.  , -0.61, -0.37])
-    """
-
-    models: tuple[str, str]
-
-    weight: ClassVar[int] = 128  # a share is rounded to 1/256 of the way to the next point
-    points: ClassVar[Floats] = np.sinh(
-        _BEND * np.arange(-_HALF_POINTS, _HALF_POINTS + 1) / _HALF_POINTS
-    ) / np.sinh(_BEND)
-
-    def check(self, layout: Layout, axis: Axis) -> None:
-        """Refuse models that there are not, and scores that are no probabilities."""
-        _check_pair(self.models, layout)
-        if axis.low < 0.0 or axis.high > 1.0:
-            raise PlanError("loss differences are for scores from 0 to 1. Leave paired_brier out.")
-
-    def size(self, layout: Layout, axis: Axis) -> int:
-        """One for each point."""
-        del layout, axis
-        return len(self.points)
-
-    def places(self, rows: TableRows) -> list[tuple[NDArray[Any], NDArray[Any]]]:
-        """The weight of each row, divided between the points around its difference."""
-        label = rows.classes[0]
-        one, other = ((np.clip(rows.scores[m, 0], 0.0, 1.0) - label) ** 2 for m in self.models)
-        points, gap = self.points, np.clip(one - other, -1.0, 1.0)
-        below = np.clip(np.searchsorted(points, gap, side="right") - 1, 0, len(points) - 2)
-        way = (gap - points[below]) / (points[below + 1] - points[below])
-        up = np.rint(way * self.weight).astype(np.int64)
-        return [(below, self.weight - up), (below + 1, up)]
-
-    def words(self, layout: Layout, axis: Axis) -> str:
-        """What its numbers are."""
-        del layout, axis
-        return (
-            f"by how much the squared error of {self.models[0]} exceeds that of {self.models[1]}, "
-            f"as so many {self.weight}ths of examples near each of {len(self.points)} differences"
-        )
-
-
-AnyTable = JointScores | LossDifferences | Predicted | Ranked | TopScore
+AnyTable = JointScores | Predicted | Ranked | TopScore
 NO_JOINT: Final = (
     "the result is withheld: the scores of two models together leave cells smaller than the plan's "
     "smallest, and merging them cannot hide them. Evaluate on more data, or without pairs."

@@ -4,13 +4,12 @@ import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from fedgauge.arrays import Floats
-from fedgauge.errors import InputError, UndefinedMetric
-from fedgauge.histograms.tables import LossDifferences
+from fedgauge.errors import InputError
 from fedgauge.metrics import areas, ranking
 from fedgauge.metrics.areas import require_probabilities
 from fedgauge.metrics.decisions import Decision, benefit_of_model
@@ -116,26 +115,6 @@ class Joint:
     is_all: bool  # whether each model's own counts, and their noise, are sums of these cells
 
 
-class Losses(NamedTuple):
-    """How many rows have each difference of losses, and the variance of the noise in that."""
-
-    rows: Floats
-    differences: Floats
-    variance: float
-    rounding: float  # of a row's difference, at most
-
-    @classmethod
-    def of(cls, table: LossDifferences, values: Floats, variance: float) -> "Losses":
-        """From the sums in a table's cells."""
-        rounding = float(np.diff(table.points).max()) / (2.0 * table.weight)
-        rows, variance = values / table.weight, variance / table.weight**2
-        return cls(rows, table.points, variance, rounding)
-
-    def turned(self) -> "Losses":
-        """Of the second model against the first."""
-        return self._replace(differences=-self.differences)
-
-
 @dataclass(frozen=True, eq=False)
 class ModelPair:
     """Two models read from the same rows, and what is known of both together, if anything is."""
@@ -143,7 +122,6 @@ class ModelPair:
     first: Reading
     second: Reading
     joint: Joint | None
-    losses: Losses | None = None
     apart: bool = False  # whether each is of rows of its own, as local reports are
 
     @property
@@ -180,8 +158,6 @@ class ModelPair:
 
     def brier_score(self) -> Estimate:
         """Difference of the Brier scores; negative where the first model is better."""
-        if self.losses is not None:
-            return _mean_difference(self.losses, self.level)
         ends = [ranking.mean_loss(each, "squared") for each in self.readings]
         gradients, even, shifts = [], [], []
         for end, each in zip(ends, self.readings, strict=True):
@@ -332,25 +308,6 @@ class DifferencesAt(ThresholdMetrics):
 
     def __repr__(self) -> str:
         return f"<DifferencesAt {self.threshold:.6g}: precision, recall, ...>"
-
-
-def _mean_difference(losses: Losses, level: float) -> Estimate:
-    """The mean of each row's difference of losses, from how many lie near each point."""
-    rows, points, variance, rounding = losses
-    total = float(rows.sum())
-    if total <= 0:
-        raise UndefinedMetric("the noise hides the number of examples: no difference of losses.")
-    value = float(rows @ points) / total
-    apart = (points - value) ** 2
-    by_noise = math.sqrt(variance * float(apart.sum())) / total
-    # A row divided between two points looks further spread than it is: on the safe side.
-    by_sampling = math.sqrt(max(float(rows @ apart), 0.0)) / total
-    z = critical(level)
-    reach, sure = z * math.hypot(by_sampling, by_noise), z * by_noise + rounding
-    parts = {"binning": rounding, "sampling": by_sampling}
-    parts |= {"noise": by_noise} if variance else {}
-    bounds = (value - sure, value + sure)
-    return Estimate(value, bounds, value - reach, value + reach, level, parts)
 
 
 def _area_gradient(reading: Reading) -> Floats:

@@ -62,7 +62,7 @@ def _check_reported(plan: "EvaluationPlan") -> None:
     if plan.privacy.sends_reports and plan.task.tables(plan.axis, noisy=True):
         raise PlanError(
             "local reports are about one score at a time, and not about scores of a row "
-            "together. Leave out pairs, paired_brier and also, or use DistributedDP."
+            "together. Leave out pairs and also, or use DistributedDP."
         )
 
 

@@ -302,8 +302,6 @@ class HistogramRound(Round, frozen=True, tag="histogram", omit_defaults=True):
         noise = noise._replace(levels=noise.levels + self._table_noise)
         levels = (0 if alone else len(terms.tree)) + len(self.tables)
         terms.privacy.check_noise(noise, terms.sum_cohort, levels, sums=self.sums is not None)
-        if self.is_noisy and any(table.weight > 1 for table in self.tables):
-            _check_weighted(terms)
         if self.sums is not None:
             if terms.channels > 2:
                 raise PlanError(_NO_SUMS)
@@ -330,9 +328,9 @@ class HistogramRound(Round, frozen=True, tag="histogram", omit_defaults=True):
 
     def table_laws(self, terms: RoundTerms, shares: int) -> list[ShareLaw]:
         """The law of the sum of `shares` clients' noise in each table; empty without noise."""
-        if not self.is_noisy:
+        if not self.is_noisy or not self.tables:
             return []
-        return [law for table in self.tables for law in _laws(table, terms, shares)]
+        return terms.privacy.laws(LevelNoise(self._table_noise, 0.0), terms.sum_cohort, shares)
 
     def noise_parts(self, terms: RoundTerms) -> float:
         """How many independent parts one client's noise on a number has."""
@@ -382,17 +380,11 @@ class HistogramRound(Round, frozen=True, tag="histogram", omit_defaults=True):
 
     def most_per_number(self, terms: RoundTerms) -> int:
         """Largest absolute value that one client can send, its noise included: a certain bound."""
-        reaches = [law.reach for law in self.laws(terms, shares=1)]
+        laws = self.laws(terms, shares=1) + self.table_laws(terms, shares=1)
         sums_law = self.sums_law(terms, shares=1)
         sums_reach = 0 if sums_law is None else sums_law.reach
         most_sum = self.largest * self.sum_steps + sums_reach
-        table_reaches = [law.reach for law in self.table_laws(terms, shares=1)]
-        most_cell = self.largest * max((table.weight for table in self.tables), default=0)
-        return max(
-            self.largest + max(reaches, default=0),
-            most_sum,
-            most_cell + max(table_reaches, default=0),
-        )
+        return max(self.largest + max((law.reach for law in laws), default=0), most_sum)
 
     def in_words(self, terms: RoundTerms) -> list[tuple[str, str]]:
         """Titles and paragraphs for whoever must approve of it."""
@@ -516,30 +508,6 @@ def _of_slices(terms: RoundTerms) -> str:
     }
     told = [kind for kind, several in kinds.items() if several]
     return f", and of each {' of each '.join(told)}" if told else ""
-
-
-def _laws(table: AnyTable, terms: RoundTerms, shares: int) -> list[ShareLaw]:
-    """The one law of the noise on a table's cells."""
-    privacy, cohort = terms.privacy, terms.sum_cohort
-    if table.weight == 1:
-        return privacy.laws(LevelNoise((table.noise,), 0.0), cohort, shares)
-    # A row moves cells by its weight in all, as it moves a score sum by its steps.
-    try:
-        law = privacy.sums_law(LevelNoise((), table.noise), table.weight, cohort, shares)
-    except PlanError:
-        raise PlanError(
-            "the noise of a table is too wide to be drawn exactly. Raise epsilon, or leave out "
-            "what it is for (paired_brier)."
-        ) from None
-    return [law] if law is not None else []
-
-
-def _check_weighted(terms: RoundTerms) -> None:
-    """Refuse noise that is accounted for on counts alone, where a row adds more than 1 to cells."""
-    try:
-        terms.privacy.check_noise(LevelNoise((), 1.0), terms.sum_cohort, 0, sums=True)
-    except PlanError:
-        raise PlanError("loss differences (paired_brier) need noise='polya'.") from None
 
 
 def are_alone(tables: Sequence[AnyTable], terms: RoundTerms) -> bool:

@@ -20,7 +20,6 @@ from fedgauge.histograms.tables import (
     MOST_TABLES,
     AnyTable,
     JointScores,
-    LossDifferences,
     Predicted,
     Ranked,
     TopScore,
@@ -520,9 +519,6 @@ class BinaryTask(Sliced, frozen=True, tag="binary"):
     pairs
         Pairs of models to compare: their scores are also counted together, in each group. Under
         noise, with two models, nothing else is sent.
-    paired_brier
-        Whether to count the difference of each pair's Brier scores row by row; under noise it takes
-        a part of the budget.
 
     Examples
     --------
@@ -534,22 +530,16 @@ class BinaryTask(Sliced, frozen=True, tag="binary"):
     # Values from factories are always written: plans without slices are the bytes that they were.
     positive: Label | None = msgspec.field(default_factory=lambda: None)
     pairs: tuple[tuple[str, str], ...] = ()
-    paired_brier: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         msgspec.structs.force_setattr(self, "positive", check_positive(self.positive))
         msgspec.structs.force_setattr(self, "pairs", check_pairs(self.pairs, self.models))
-        if self.paired_brier and not self.pairs:
-            raise PlanError("paired_brier is for pairs of models. Name them (pairs=).")
 
     def tables(self, axis: Axis, *, noisy: bool) -> tuple[AnyTable, ...]:
-        """The scores of each pair together, and the differences of their losses if wanted."""
-        each = list(itertools.product(self.pairs, self.layout.groupings))
-        joint = [JointScores.on(axis, pair, grouping, noisy=noisy) for pair, grouping in each]
-        if not self.paired_brier:
-            return tuple(joint)
-        return (*joint, *(LossDifferences(models=pair, grouping=way) for pair, way in each))
+        """The scores of each pair together."""
+        each = itertools.product(self.pairs, self.layout.groupings)
+        return tuple(JointScores.on(axis, pair, way, noisy=noisy) for pair, way in each)
 
     @cached_property
     def layout(self) -> Layout:

@@ -142,8 +142,7 @@ def _check_simple(plan: "EvaluationPlan") -> None:
         )
     if task.tables(two.coarse, noisy=plan.privacy.adds_noise):
         raise PlanError(
-            "two rounds count one score at a time. Leave out pairs, paired_brier and also, or name "
-            "an axis."
+            "two rounds count one score at a time. Leave out pairs and also, or name an axis."
         )
     check_counts(task.per_row, task.rows * two.bins)
 

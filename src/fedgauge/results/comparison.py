@@ -8,8 +8,8 @@ import numpy as np
 
 from fedgauge import _html
 from fedgauge.errors import InputError, UndefinedMetric
-from fedgauge.histograms.tables import JointScores, LossDifferences
-from fedgauge.metrics.differences import DifferencesAt, Joint, Losses, ModelPair
+from fedgauge.histograms.tables import JointScores
+from fedgauge.metrics.differences import DifferencesAt, Joint, ModelPair
 from fedgauge.metrics.estimate import Estimate
 from fedgauge.results.averages import tables_of
 
@@ -144,7 +144,7 @@ def compare(
     if margin is not None and not (is_number and 0.0 < margin < 1.0):
         raise InputError(f"margin must lie between 0 and 1, such as 0.01, got {margin!r}.")
     apart = one.plan.final.sends_reports
-    pair = ModelPair(one._reading, other._reading, _joint(one, models), _losses(one, models), apart)
+    pair = ModelPair(one._reading, other._reading, _joint(one, models), apart)
     return Comparison(*models, pair, margin)
 
 
@@ -159,14 +159,4 @@ def _joint(result: "Evaluation", models: tuple[str, str]) -> Joint | None:
         if table.models != models:
             counts, starts = counts.transpose(0, 2, 1), (starts[1], starts[0])
         return Joint(counts, starts, variance, is_all=not plan.final.nodes)
-    return None
-
-
-def _losses(result: "Evaluation", models: tuple[str, str]) -> Losses | None:
-    """The differences of losses, if they were counted of these rows."""
-    group = result.slice.group
-    for table, values, variance in tables_of(result.plan, result.released, group, LossDifferences):
-        if {*table.models} == {*models}:
-            losses = Losses.of(table, values, variance)
-            return losses if table.models == models else losses.turned()
     return None

@@ -287,7 +287,7 @@ class Record(msgspec.Struct, frozen=True):
         rows = int(released.counts.sum()) // plan.task.per_row
         return all(
             told.values.min() >= 0
-            and sum(told.values.tolist()) == rows * told.table.weight
+            and sum(told.values.tolist()) == rows
             and is_large(told.values, plan.min_cell)
             and not self._of_joined(told).any()
             for told in released.tables

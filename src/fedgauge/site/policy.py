@@ -306,8 +306,8 @@ def _judge_exact_tables(policy: Policy, plan: EvaluationPlan) -> None:
     if not all(table.hides_small for table in plan.tables) and policy.min_cell:
         raise PlanRefused(
             "the plan counts without noise what has small cells that cannot be merged (confusion, "
-            "ranks, top, paired_brier), and this site wants none below "
-            f"{policy.min_cell} (min_cell). Plan with noise, or leave it out."
+            f"ranks, top), and this site wants none below {policy.min_cell} (min_cell). Plan with "
+            "noise, or leave it out."
         )
     if any(table.hides_small for table in plan.tables):
         if not policy.exact_pairs:
