@@ -103,6 +103,10 @@ _STEP: Final = 1e-7  # of all examples, to differentiate a formula by
 # Of 9,000 rows on two bins it is 0.39 where these are alike, and the interval covers; from 0.6 on,
 # where one of them has most rows, it does not, and on one bin any two models would be equal.
 _COARSE: Final = 0.4
+# Shorter intervals than this, of what bins may hide of Brier scores, covered 60 to 83% of two
+# forests and of rounded scores.
+_GUESSED: Final = 0.1
+_WITHIN: Final = "so short that it depends on how scores lie within bins, which is a guess"
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +172,11 @@ class ModelPair:
             shifts.append(float(np.sum((pooled.unbiased - pooled.counts) * gradients[-1])))
         if self.joint is None:
             return self._from_ends(ends, gradients)
-        return self._normal(self.joint, ends, gradients, even, shifts)
+        found = self._normal(self.joint, ends, gradients, even, shifts)
+        if not self.first.pooled.noisy or found.caution or found.high is None or found.low is None:
+            return found
+        guessed = found.high - found.low < _GUESSED * found.parts["binning"]
+        return replace(found, caution=_WITHIN if guessed else None)
 
     def at_threshold(self, threshold: float) -> "DifferencesAt":
         """Differences of the metrics at a threshold."""
