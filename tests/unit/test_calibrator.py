@@ -4,8 +4,6 @@ import copy
 import json
 import math
 import pickle
-import subprocess
-import sys
 
 import msgspec
 import numpy as np
@@ -19,13 +17,6 @@ from plans import plan_for, report_plan
 from refusals import refused
 from rows import draw_clients, draw_rows
 from sites import BOSS, PEERS, make_site
-from sklearn.base import clone
-from sklearn.compose import ColumnTransformer
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
-from sklearn.utils.validation import check_is_fitted
 
 import fedgauge as fg
 from fedgauge.data.examples import Examples
@@ -377,50 +368,3 @@ def test_a_site_allows_bins_by_their_digest_on_scores_before_the_map(tmp_path):
     judge("map", fine.score_axis)
     with pytest.raises(fg.PlanRefused, match=r"bins, on scores before the plan's map, are narrow"):
         judge("cliff", fine.axis, plan_for(bins=16, cohort=fg.Cohort(4, 1)).with_calibrator(cliff))
-
-
-SCORES = np.linspace(0, 1, 21)
-
-
-@pytest.fixture
-def step():
-    return calibrator(FORMS["beta"]).as_transformer()
-
-
-def test_the_shape_of_the_scores_is_kept(step):
-    flat = calibrator(FORMS["beta"]).transform(SCORES)
-    np.testing.assert_array_equal(step.transform(SCORES), flat)
-    np.testing.assert_array_equal(step.transform(SCORES.tolist()), flat)
-    for column in (SCORES[:, None], SCORES[:, None].tolist(), pd.DataFrame({"p": SCORES})):
-        np.testing.assert_array_equal(step.transform(column), flat[:, None])
-    np.testing.assert_array_equal(step.fit_transform(SCORES[:, None], None), flat[:, None])
-    before = step.calibrator  # fitting learns nothing
-    assert step.fit(SCORES, SCORES > 0.5) is step
-    assert step.calibrator is before
-    check_is_fitted(step)
-
-
-def test_it_works_in_pipelines_and_is_cloned_and_pickled(step):
-    column, labels = np.tile(SCORES, 5)[:, None], np.tile(SCORES > 0.5, 5)
-    last = make_pipeline(FunctionTransformer(), step)
-    np.testing.assert_array_equal(last.fit(column).transform(column), step.transform(column))
-    first = make_pipeline(step, LogisticRegression())
-    assert cross_val_score(first, column, labels).mean() > 0.8
-    chosen = ColumnTransformer([("map", step, [0])])
-    np.testing.assert_array_equal(chosen.fit_transform(column), step.transform(column))
-    loaded = pickle.loads(pickle.dumps(step))  # noqa: S301
-    for other in (clone(step), clone(make_pipeline(step))[0], loaded):
-        assert other is not step
-        assert other.get_params() == step.get_params() == {"calibrator": step.calibrator}
-    other = calibrator(FORMS["steps"])
-    assert step.set_params(calibrator=other).calibrator is other
-    refused(ValueError, "no parameter 'bins'", step.set_params, bins=3)
-
-
-def test_scikit_learn_is_not_loaded():
-    code = (
-        "import sys, fedgauge as fg; from fedgauge.histograms.calibrator import Beta\n"
-        "fg.Calibrator('x', Beta(1, 1, 0)).as_transformer().fit([0.5]).transform([0.5])\n"
-        "sys.exit('sklearn' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,13 +1,12 @@
-"""`Calibrator`: a map from scores to probabilities, its forms, its file, its scikit-learn step."""
+"""`Calibrator`: a map from scores to probabilities, its forms and its file."""
 
 import hashlib
 import math
 import re
-import sys
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -391,16 +390,6 @@ class Calibrator(
         """The same map without what it was fitted on: what a plan carries."""
         return Calibrator(self.method, self.form)
 
-    def as_transformer(self) -> "CalibratorTransformer":
-        """The map as scikit-learn's pipelines want it; fitting it again does nothing.
-
-        Examples
-        --------
-        >>> Calibrator("temperature", Beta(0.5, 0.5, 0.0)).as_transformer().transform([[0.1]])
-        array([[0.25]])
-        """
-        return CalibratorTransformer(self)
-
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the map itself: equal maps have equal ones, whatever they were fitted on."""
@@ -490,50 +479,3 @@ def _check_scores(scores: Floats) -> None:
         f"{outside:,} of {scores.size:,} scores lie outside 0 to 1, and a map takes probabilities. "
         "Divide percentages by 100; of log-odds t take 1 / (1 + exp(-t))."
     )
-
-
-class CalibratorTransformer:
-    """The methods that scikit-learn's pipelines call; :meth:`fit` learns nothing."""
-
-    def __init__(self, calibrator: "Calibrator") -> None:
-        self.calibrator = calibrator
-
-    def fit(self, X: Any = None, y: Any = None) -> Self:
-        """Nothing is learned: the map stays as it is."""
-        return self
-
-    def transform(self, X: Any) -> Floats:
-        """Calibrated probabilities, in the shape of the scores: (n,) or (n, 1)."""
-        mapped = self.calibrator.transform(np.asarray(X) if isinstance(X, list) else X)
-        return mapped.reshape(-1, 1) if np.ndim(X) == 2 else mapped
-
-    def fit_transform(self, X: Any, y: Any = None) -> Floats:
-        """The same as :meth:`transform`."""
-        return self.transform(X)
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The map, by the name that the constructor gives it."""
-        return {"calibrator": self.calibrator}
-
-    def set_params(self, **params: Any) -> Self:
-        """Another map."""
-        for name, value in params.items():
-            if name != "calibrator":
-                raise ValueError(f"a calibrator's transformer has no parameter {name!r}.")
-            self.calibrator = value
-        return self
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def __sklearn_tags__(self) -> Any:
-        # Asked by scikit-learn alone, so that is loaded, in a version (1.6) that has these.
-        utils = sys.modules["sklearn.utils"]
-        return utils.Tags(
-            estimator_type=None,
-            target_tags=utils.TargetTags(required=False),
-            transformer_tags=utils.TransformerTags(),
-        )
-
-    def __repr__(self) -> str:
-        return f"CalibratorTransformer({self.calibrator.in_words()})"
