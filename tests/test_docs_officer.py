@@ -80,7 +80,10 @@ def test_what_patients_read():
     assert f"**Why {budget:g}?**" in told
     assert f"1% sure that a row is in the data becomes at most {shown(0.01, budget)}," in told
     assert f"It protects labels badly: 10% may become {shown(0.1, 2 * budget)}." in told
-    assert f"So one usual result at epsilon 1 fits: 10% becomes at most {shown(0.1, 2)}." in told
+    assert (
+        f"one usual result at epsilon 1, which counts twice. 10% becomes at most {shown(0.1, 2)}."
+        in told
+    )
 
 
 def test_delta_of_the_usual_noise():
@@ -152,7 +155,7 @@ def test_limits_of_a_new_site_file():
     assert allows in numbers
     assert f"`min_cell` ({policy.min_cell})" in prose("Who learns what, at worst")
     assert policy.exact_sums == 3
-    assert "refuses any fourth" in prose("Small groups: an example")
+    assert "at most three exact sums" in prose("Small groups: an example")
     for title in ("Small groups: an example", "Outline of an impact assessment"):
         assert f"at least {policy.min_new_rows} " in prose(title)
     assert "secure-aggregation" not in policy.models
