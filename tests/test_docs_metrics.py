@@ -68,7 +68,7 @@ def test_every_metric_curve_and_band_is_named(holder, name):
 def test_metrics_are_told_from_the_rest():
     """Else the test above could pass by finding nothing."""
     found = measures(fg.Evaluation)
-    assert {"roc_auc", "partial_auc", "det_curve", "prg_band", "threshold_for"} <= set(found)
+    assert {"roc_auc", "partial_auc", "gain_curve", "prg_band", "threshold_for"} <= set(found)
     assert not {"plan", "privacy", "level", "positives", "record", "to_json"} & set(found)
     assert {"precision", "f_beta", "confusion_matrix"} <= set(measures(fg.AtThreshold))
     for kind in (fg.Evaluation, fg.AtThreshold):
@@ -91,7 +91,7 @@ def test_every_row_has_its_formula_and_source(row):
     assert "\n- Source: " in said
 
 
-@pytest.mark.parametrize("name", ["roc", "pr", "det", "prg"])
+@pytest.mark.parametrize("name", ["roc", "pr", "det", "prg", "gain"])
 def test_every_curve_has_its_bands(name):
     said = section(f"result.{name}_curve")
     assert f"`result.{name}_band()`" in FORMULAS

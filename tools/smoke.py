@@ -203,7 +203,7 @@ def check_plots(folder):
     assert "AUC, fedgauge" in run("demo", "--out", folder / "demo")
     assert len(list((folder / "demo").glob("*.png"))) == 4
     result = fg.evaluate(CLIENTS)
-    for name in ("RocCurve", "PrecisionRecall", "DetCurve", "PrGain"):
+    for name in ("RocCurve", "PrecisionRecall", "DetCurve", "PrGain", "Gain"):
         display = getattr(fg, f"{name}Display").from_evaluation(result, name=name)
         display.plot().figure_.savefig(folder / f"{name}.png")
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from fedgauge.metrics.calibration_tests import BrierDecomposition, CalibrationTest
     from fedgauge.metrics.curves import (
         DetCurve,
+        GainCurve,
         PrCurve,
         PrGainCurve,
         RocCurve,
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from fedgauge.plots.comparison import ComparisonDisplay, ConfusionMatrixDisplay, GapDisplay
     from fedgauge.plots.curves import (
         DetCurveDisplay,
+        GainDisplay,
         PrecisionRecallDisplay,
         PrGainDisplay,
         RocCurveDisplay,
@@ -127,6 +129,8 @@ __all__ = [
     "Examples",
     "ExchangeError",
     "FedgaugeError",
+    "GainCurve",
+    "GainDisplay",
     "Gap",
     "GapDisplay",
     "Gaps",
@@ -202,8 +206,8 @@ _HOMES: Final = {
     "metrics.bands": "Band",
     "metrics.calibration": "CalibrationCurve",
     "metrics.calibration_tests": "BrierDecomposition CalibrationTest",
-    "metrics.curves": "DetCurve PrCurve PrGainCurve RocCurve area_error "
-    "exact_pr_curve exact_roc_curve",
+    "metrics.curves": "DetCurve GainCurve PrCurve PrGainCurve "
+    "RocCurve area_error exact_pr_curve exact_roc_curve",
     "metrics.decisions": "DecisionCurve",
     "metrics.estimate": "Estimate",
     "metrics.multiclass": "ClassConfusion",
@@ -215,7 +219,8 @@ _HOMES: Final = {
     "MulticlassTask MultilabelTask ScoreSums Slice",
     "plots.calibration": "DecisionCurveDisplay ReliabilityDisplay",
     "plots.comparison": "ComparisonDisplay ConfusionMatrixDisplay GapDisplay",
-    "plots.curves": "DetCurveDisplay PrGainDisplay PrecisionRecallDisplay RocCurveDisplay",
+    "plots.curves": "DetCurveDisplay GainDisplay "
+    "PrGainDisplay PrecisionRecallDisplay RocCurveDisplay",
     "privacy": "Cohort DistributedDP LocalDP PrivacyStatement SecureAggregation",
     "results.evaluation": "Evaluation",
     "results.groups": "Gap Gaps",

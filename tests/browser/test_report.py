@@ -4,10 +4,10 @@ import pytest
 from pages import overflow, printed
 from shown import AS_GROUPS, REPORTS
 
-from fedgauge.metrics.bands import DET, PR, PR_GAIN, ROC
+from fedgauge.metrics.bands import DET, GAIN, PR, PR_GAIN, ROC
 
 FIGURES = {
-    **{kind.title: kind.labels for kind in (ROC, PR, DET, PR_GAIN)},
+    **{kind.title: kind.labels for kind in (ROC, PR, DET, PR_GAIN, GAIN)},
     "Scores by class": ("Score", "Share of the class"),
     "Calibration": ("Mean score", "Share of positives"),
     "Decision curve": ("Threshold", "Net benefit"),

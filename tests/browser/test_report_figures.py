@@ -7,11 +7,11 @@ import pytest
 from scipy.special import ndtri
 from shown import UNFOLD, parts, silence, tables
 
-from fedgauge.metrics.bands import DET, PR, PR_GAIN, ROC
+from fedgauge.metrics.bands import DET, GAIN, PR, PR_GAIN, ROC
 from fedgauge.report.figures import TOLERANCE
 
 _KINDS = ["exact sum", "distributed noise", "local reports", "classes", "label parties"]
-_CURVES = (ROC, PR, DET, PR_GAIN)
+_CURVES = (ROC, PR, DET, PR_GAIN, GAIN)
 # A tenth of a pixel, of 286: coordinates have one decimal.
 _PIXEL = 0.1 / 286
 _DRAWN = """id => {

@@ -88,7 +88,7 @@ def test_every_figure_is_saved_with_all_its_marks(open_page, report, dark):
     page.evaluate(UNFOLD)
     figures, files = page.evaluate(_FIGURES), saved(page)
     paper = page.evaluate(_PAPER)
-    assert len(figures) == 7
+    assert len(figures) == 8
     for title, marks, *size in figures:
         drawing, looks = drawn(files[f"Save as SVG: {title}"][2])
         found = Counter(each.tag.removeprefix(_SVG) for each in drawing.iter())

@@ -164,6 +164,25 @@ def test_precision_recall_gain_is_that_of_the_papers_definition(name):
     np.testing.assert_allclose(found(middle), height, rtol=1e-6, atol=1e-6)
 
 
+@data
+def test_gain_and_lift_are_counted(name):
+    labels, scores = draw(name)
+    curve = on_values(name).gain_curve()
+    for flagged, recall, t in zip(*curve, strict=True):
+        assert flagged == pytest.approx(np.mean(scores >= t), abs=1e-12)
+        assert recall == pytest.approx(np.mean(scores[labels == 1] >= t), abs=1e-12)
+        assert curve(flagged) == pytest.approx(recall, abs=1e-9)
+        if flagged > 0:
+            precision = labels[scores >= t].mean()
+            assert curve.lift(flagged) == pytest.approx(precision / labels.mean(), rel=1e-6)
+    assert math.isnan(curve.lift(0.0))
+    assert (curve.flagged[0], curve.recall[0]) == (0, 0)
+    assert (curve.flagged[-1], curve.recall[-1]) == (1, 1)
+    middle = (curve.flagged[:-1] + curve.flagged[1:]) / 2
+    np.testing.assert_allclose(curve(middle), (curve.recall[:-1] + curve.recall[1:]) / 2, atol=1e-9)
+    refused(InputError, "between 0 and 1", curve.lift, 1.5)
+
+
 EXTREME = np.array([0.0, 1e-300, 1e-17, 3e-16, 1e-9, 1e-4, 0.3, 0.9999, 1 - 1e-9, 1 - 1e-16, 1.0])
 
 

@@ -178,7 +178,7 @@ def test_shrinking_keeps_the_numbers_of_examples(kind):
             np.testing.assert_allclose(pooled.likely.sum(axis=0), pooled.totals)
 
 
-@pytest.mark.parametrize("band", ["roc", "pr", "det", "prg"])
+@pytest.mark.parametrize("band", ["roc", "pr", "det", "prg", "gain"])
 @pytest.mark.parametrize("kind", ["flat", "local tree", "labels", "a map of steps"])
 def test_bands_hold_the_curve(kind, band):
     result = made(kind)

@@ -8,12 +8,12 @@ import pytest
 from refusals import refused
 from rows import split
 from scipy.special import ndtr, ndtri
-from scipy.stats import kstwo
+from scipy.stats import kstwo, norm
 
 import fedgauge as fg
 from fedgauge import Axis, InputError
 from fedgauge.estimation.counts import PooledCounts
-from fedgauge.metrics.bands import DET, PR, PR_GAIN, ROC, _reaches
+from fedgauge.metrics.bands import DET, GAIN, PR, PR_GAIN, ROC, _reaches
 from fedgauge.metrics.estimate import Metric
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*the ROC AUC is below 0.4")
@@ -134,6 +134,39 @@ def result():
     return fg.evaluate({"a": (labels, ndtr(rng.normal(SEPARATION * labels - 1, 1)))})
 
 
+def true_gain(share):
+    threshold = np.linspace(-9, 9, 20_001)
+    found, wrong = norm.sf(threshold, SEPARATION), norm.sf(threshold)
+    return np.interp(share, (RATE * found + (1 - RATE) * wrong)[::-1], found[::-1])
+
+
+@kinds
+def test_gain_band_holds_the_curve(result, kind):
+    band, curve = result.gain_band(kind), result.gain_curve()
+    assert (band.level, band.kind) == (0.95, kind)
+    assert np.all(band.low <= curve(band.x) + 0.003)
+    assert np.all(band.high >= curve(band.x) - 0.003)
+    assert (band.low[0], band.high[0], band.low[-1], band.high[-1]) == (0, 0, 1, 1)
+    assert np.all(np.diff(band.low) >= 0)
+    assert np.all(np.diff(band.high) >= 0)
+    assert np.all(band.high - band.low < 0.3)
+
+
+def test_simultaneous_gain_band_holds_the_truth_and_ends_at_what_is_flagged(result):
+    band, pointwise = result.gain_band(), result.gain_band("pointwise")
+    truth = true_gain(band.x)
+    assert np.all((band.low <= truth + 1e-9) & (truth <= band.high + 1e-9))
+    middle = slice(40, 200)
+    assert np.mean(band.high[middle] - band.low[middle]) > np.mean(
+        pointwise.high[middle] - pointwise.low[middle]
+    )
+    narrow = result.at_level(0.8).gain_band()
+    assert np.all(narrow.high - narrow.low <= band.high - band.low + 1e-12)
+    few = fg.evaluate({"a": ([0] * 30 + [1] * 30, np.linspace(0.1, 0.9, 60))}).gain_band()
+    assert few.high[40] < 0.1 / 0.3  # at least 30% are positive, by a wide margin
+    assert few.high[40] > 0.1 / 0.5
+
+
 @kinds
 def test_det_band_is_the_roc_band_at_points_even_in_deviates(result, kind):
     det, roc = result.det_band(kind), result.roc_band(kind)
@@ -153,6 +186,7 @@ DISPLAYS = {
     PR: fg.PrecisionRecallDisplay,
     DET: fg.DetCurveDisplay,
     PR_GAIN: fg.PrGainDisplay,
+    GAIN: fg.GainDisplay,
 }
 every_kind = pytest.mark.parametrize("kind", DISPLAYS, ids=lambda kind: kind.name)
 
@@ -160,7 +194,7 @@ every_kind = pytest.mark.parametrize("kind", DISPLAYS, ids=lambda kind: kind.nam
 @every_kind
 def test_points_lie_on_the_curve_that_a_result_has(kind, result):
     curve = getattr(result, f"{kind.name}_curve")()
-    assert len({each.name for each in DISPLAYS}) == len({each.title for each in DISPLAYS}) == 4
+    assert len({each.name for each in DISPLAYS}) == len({each.title for each in DISPLAYS}) == 5
     x, y = curve.points()
     assert len(x) == len(y) > 500
     assert np.all(np.diff(x) > -1e-12)

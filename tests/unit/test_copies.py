@@ -79,7 +79,7 @@ def test_results_and_all_that_is_read_off_them(result, copied):
     assert copied(at).as_dict() == at.as_dict()
     assert copied(at).confusion_matrix == copied(at.confusion_matrix) == at.confusion_matrix
     grid = np.linspace(0.0, 1.0, 11)
-    for kind in ("roc", "pr", "det", "prg"):
+    for kind in ("roc", "pr", "det", "prg", "gain"):
         curve = getattr(result, f"{kind}_curve")()
         again = copied(curve)
         np.testing.assert_array_equal(again(grid), curve(grid))

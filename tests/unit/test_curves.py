@@ -159,17 +159,19 @@ def test_curves_are_frozen_and_short_to_print():
         curve.fpr = curve.tpr
 
 
-@pytest.mark.parametrize("kind", ["roc", "pr", "det", "prg"])
+@pytest.mark.parametrize("kind", ["roc", "pr", "det", "prg", "gain"])
 def test_a_curve_gives_what_it_is_given(kind):
     rows = ([0, 0, 1, 1, 0, 1], [0.1, 0.4, 0.35, 0.8, 0.2, 0.9])
     curve = getattr(fg.evaluate({"a": rows}), f"{kind}_curve")()
-    for alone in (0.4, 1, np.float64(0.4), np.array(0.4), fg.Estimate(0.4, (0.3, 0.5))):
-        assert type(curve(alone)) is float
-        assert curve(alone) == curve([float(alone)])[0]
-    grid = np.array([[0.1, 0.2, 0.3], [0.4, 0.0, 1.0]])
-    np.testing.assert_array_equal(curve(grid), [[curve(x) for x in row] for row in grid])
-    assert curve([0.4]).shape == (1,)
-    assert curve([]).shape == (0,)
+    readers = [curve, curve.lift] if kind == "gain" else [curve]
+    for read in readers:
+        for alone in (0.4, 1, np.float64(0.4), np.array(0.4), fg.Estimate(0.4, (0.3, 0.5))):
+            assert type(read(alone)) is float
+            assert read(alone) == read([float(alone)])[0]
+        grid = np.array([[0.1, 0.2, 0.3], [0.4, 0.0, 1.0]])
+        np.testing.assert_array_equal(read(grid), [[read(x) for x in row] for row in grid])
+        assert read([0.4]).shape == (1,)
+        assert read([]).shape == (0,)
 
 
 TINY = [

@@ -16,12 +16,18 @@ from fedgauge.plots.base import _along
 
 pytestmark = pytest.mark.usefixtures("figures_closed")
 
-CURVES = [fg.RocCurveDisplay, fg.PrecisionRecallDisplay]
-OTHERS = [fg.DetCurveDisplay, fg.PrGainDisplay]
-DISPLAYS = [*CURVES, *OTHERS]
+DISPLAYS = [
+    fg.RocCurveDisplay,
+    fg.PrecisionRecallDisplay,
+    fg.DetCurveDisplay,
+    fg.PrGainDisplay,
+    fg.GainDisplay,
+]
 AXIS = fg.Axis.uniform(512)  # drawn as finely as one of 4,096 bins, in less time
-BANDS = dict(zip(DISPLAYS, ("roc", "pr", "det", "prg"), strict=True))
+BANDS = dict(zip(DISPLAYS, ("roc", "pr", "det", "prg", "gain"), strict=True))
 AXIS_OVERLAID = fg.Axis.uniform(32)
+CURVES = [fg.RocCurveDisplay, fg.PrecisionRecallDisplay]
+OTHERS = [fg.DetCurveDisplay, fg.PrGainDisplay, fg.GainDisplay]
 OF_PROBABILITIES = [fg.ReliabilityDisplay, fg.DecisionCurveDisplay]
 SOME = [fg.RocCurveDisplay, fg.DetCurveDisplay, fg.ReliabilityDisplay]
 EVERY = [*CURVES, *OTHERS, *OF_PROBABILITIES]
@@ -65,10 +71,13 @@ def outline(band):
 @pytest.mark.parametrize("which", ["result", "noisy", "tiny"])
 def test_points_pass_through_the_knots(which, request):
     result = request.getfixturevalue(which)
-    pr, prg = result.pr_curve(), result.prg_curve()
+    pr, prg, gain = result.pr_curve(), result.prg_curve(), result.gain_curve()
+    lift = gain.recall[1:] / np.where(gain.flagged[1:] > 0, gain.flagged[1:], np.nan)
     for display, x, y in (
         (fg.PrecisionRecallDisplay.from_evaluation(result), pr.recall[:-1], pr.precision[:-1]),
         (fg.PrGainDisplay.from_evaluation(result), prg.recall_gain, prg.precision_gain),
+        (fg.GainDisplay.from_evaluation(result), gain.flagged, gain.recall),
+        (fg.GainDisplay.from_evaluation(result, lift=True), gain.flagged[1:], lift),
     ):
         distance = np.hypot(display.x - x[:, None], display.y - y[:, None]).min(axis=1)
         assert np.nanmax(distance) < 1e-6
@@ -115,13 +124,15 @@ def test_what_plot_leaves_behind(result, display):
 
 
 def test_labels_of_the_axes(result):
-    for display, labels in (
-        (fg.RocCurveDisplay, ("False positive rate", "True positive rate")),
-        (fg.PrecisionRecallDisplay, ("Recall", "Precision")),
-        (fg.DetCurveDisplay, ("False positive rate", "False negative rate")),
-        (fg.PrGainDisplay, ("Recall gain", "Precision gain")),
+    for display, options, labels in (
+        (fg.RocCurveDisplay, {}, ("False positive rate", "True positive rate")),
+        (fg.PrecisionRecallDisplay, {}, ("Recall", "Precision")),
+        (fg.DetCurveDisplay, {}, ("False positive rate", "False negative rate")),
+        (fg.PrGainDisplay, {}, ("Recall gain", "Precision gain")),
+        (fg.GainDisplay, {}, ("Share of examples flagged", "Recall")),
+        (fg.GainDisplay, {"lift": True}, ("Share of examples flagged", "Lift (times chance)")),
     ):
-        ax = display.from_evaluation(result).plot().ax_
+        ax = display.from_evaluation(result, **options).plot().ax_
         assert (ax.get_xlabel(), ax.get_ylabel()) == labels
 
 
@@ -155,15 +166,17 @@ def test_det_is_roc_upside_down_in_deviates_and_chance_levels(result):
     _, small = pyplot.subplots(figsize=(3, 2))
     fg.DetCurveDisplay.from_evaluation(result).plot(ax=small)
     assert [label.get_text() for label in small.get_xticklabels()] == ["0.1%", "50%", "99.9%"]
-    roc, pr, det, prg = (D.from_evaluation(result).plot().chance_level_ for D in DISPLAYS)
+    roc, pr, det, prg, gain = (D.from_evaluation(result).plot().chance_level_ for D in DISPLAYS)
     share = result.positives / (result.positives + result.negatives)
-    assert list(roc.get_ydata()) == [0, 1]
+    assert list(roc.get_ydata()) == list(gain.get_ydata()) == [0, 1]
     assert list(pr.get_ydata()) == pytest.approx([share, share])
     assert list(det.get_ydata()) == list(-det.get_xdata())
     assert list(prg.get_ydata()) == [0, 0]
+    lift = fg.GainDisplay.from_evaluation(result, lift=True).plot().chance_level_
+    assert list(lift.get_ydata()) == [1, 1]
 
 
-def test_legend_has_area_interval_and_level(result, tiny):
+def test_legend_has_area_interval_and_level_and_lift_bands_go_over_the_share(result, tiny):
     auc = result.roc_auc
     shown = f"AUC {auc.value:.2f}, {auc.low:.2f} to {auc.high:.2f}"
     assert auc.low < auc.value - 0.005 < auc.value + 0.005 < auc.high
@@ -178,10 +191,13 @@ def test_legend_has_area_interval_and_level(result, tiny):
     drawn = fg.RocCurveDisplay.from_evaluation(result.at_level(0.8), band="simultaneous").plot()
     assert legend(drawn)[1] == "80% band, simultaneous"
     shown = [D.from_evaluation(result, name="A").plot().line_.get_label() for D in DISPLAYS]
-    starts = ["A (AUC 0.", "A (AP 0.", "A", "A (AUPRG 0."]
-    assert [text.startswith(start) for text, start in zip(shown, starts, strict=True)] == [True] * 4
-    assert shown[2] == "A"
+    starts = ["A (AUC 0.", "A (AP 0.", "A", "A (AUPRG 0.", "A"]
+    assert [text.startswith(start) for text, start in zip(shown, starts, strict=True)] == [True] * 5
+    assert shown[2] == shown[4] == "A"
     assert fg.PrecisionRecallDisplay.from_evaluation(result).area == result.average_precision
+    gain, lift = (fg.GainDisplay.from_evaluation(result, lift=each).band for each in (False, True))
+    np.testing.assert_allclose(lift.low * lift.x, gain.low[1:])
+    np.testing.assert_allclose(lift.high * lift.x, gain.high[1:])
 
 
 def test_decimals_tell_the_ends_apart():
@@ -270,10 +286,10 @@ def test_several_on_one_axis(result, other, noisy, display):
 
 
 def test_a_second_curve_on_the_same_axes(result, other):
-    line = np.array([0.0, 1.0])
-    ax = fg.PrGainDisplay(line, line).plot().ax_
-    fg.PrGainDisplay(line, line - 0.5).plot(ax=ax)
-    assert ax.get_ylim()[0] < -0.5
+    first = fg.GainDisplay.from_evaluation(other, lift=True, band=None).plot()
+    before = first.ax_.get_ylim()[1]
+    fg.GainDisplay.from_evaluation(result, lift=True, band=None).plot(ax=first.ax_)
+    assert first.ax_.get_ylim()[1] > before
     ax = fg.RocCurveDisplay.from_evaluation(result).plot().ax_
     ax.set(xlim=(0, 0.1), xlabel="FPR")
     fg.RocCurveDisplay.from_evaluation(other).plot(ax=ax)
@@ -488,10 +504,14 @@ def test_classes_without_an_average(classes, cls):
     assert drawn.band_ is not None
 
 
-def test_slices_have_an_average(classes):
+def test_slices_have_an_average_lift_and_one_figure_each(classes, groups):
     display = fg.PrecisionRecallDisplay.from_evaluation(classes)
     shares = [each.positive_rate for each in display.overlaid.others]
     assert display.positive_rate == pytest.approx(np.mean(shares)) == pytest.approx(1 / 3)
+    drawn = fg.GainDisplay.from_evaluation(groups, lift=True).plot()
+    for each in drawn.overlaid.others:
+        alone = fg.GainDisplay.from_evaluation(groups.select(group=each.name), lift=True)
+        np.testing.assert_array_equal(each.y, alone.y)
 
 
 @pytest.mark.parametrize("cls", SOME)

@@ -16,7 +16,7 @@ Alarm Aligned AtThreshold Axis AxisError AxisMismatch Band BinaryTask BrierDecom
 BudgetExceeded CalibrationCurve CalibrationTest Calibrator CalibratorError ClassConfusion Cohort
 CohortTooSmall Comparison ComparisonDisplay ConfusionMatrix ConfusionMatrixDisplay CountOverflow
 DecisionCurve DecisionCurveDisplay DetCurve DetCurveDisplay Differences DistributedDP Estimate
-Evaluation EvaluationPlan Examples ExchangeError FedgaugeError Gap GapDisplay
+Evaluation EvaluationPlan Examples ExchangeError FedgaugeError GainCurve GainDisplay Gap GapDisplay
 Gaps HistogramRound IdTable InputError InputWarning IntakeError LabelAuc LabelError LabelOutlook
 LedgerError LocalDP MulticlassTask MultilabelTask NoSignal PlanError PlanRefused PrCurve
 PrGainCurve PrGainDisplay PrecisionRecallDisplay PrivacyStatement PrivacyWarning ProtocolError

@@ -87,7 +87,7 @@ def test_every_number_exists_under_every_privacy_model(name, any_result):
         if "calibration" not in row.name:  # of which bounds are about the plain number, if any
             assert estimate.bounds[0] <= estimate.value <= estimate.bounds[1]
     for kind in ("simultaneous", "pointwise"):
-        for band in (result.roc_band(kind), result.pr_band(kind)):
+        for band in (result.roc_band(kind), result.pr_band(kind), result.gain_band(kind)):
             assert np.all(band.low <= band.high)
     assert result.threshold_for(recall=0.8).recall.value >= 0.8 - 1e-9
 

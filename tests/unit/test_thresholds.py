@@ -296,7 +296,7 @@ def test_nothing_is_said_where_noise_hides_a_class():
     for ask in (
         *[lambda: result.at_threshold(0.5), lambda: result.threshold_for(fpr=0.1)],
         *[lambda: result.log_loss, lambda: result.ks_statistic, result.threshold_table],
-        *[result.roc_band, result.det_curve, result.prg_curve],
+        *[result.roc_band, result.gain_curve, result.det_curve, result.prg_curve],
     ):
         refused(fg.NoSignal, "hides the number of", ask)
 

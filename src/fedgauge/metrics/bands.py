@@ -16,7 +16,7 @@ from fedgauge.estimation.distribution import (
 )
 from fedgauge.metrics import curves
 from fedgauge.metrics.areas import edge_rates
-from fedgauge.metrics.curves import DetCurve, PrCurve, PrGainCurve, RocCurve
+from fedgauge.metrics.curves import DetCurve, GainCurve, PrCurve, PrGainCurve, RocCurve
 from fedgauge.metrics.estimate import critical
 from fedgauge.metrics.ranking import Reading
 from fedgauge.metrics.thresholds import AtThreshold
@@ -144,6 +144,44 @@ def _prg_band(reading: Reading, kind: BandKind) -> Band:
     else:
         lowest, highest = _fpr_range(reading, recall, level**0.5)
     return Band(recall_gain, 1.0 - highest / recall, 1.0 - lowest / recall, level, kind)
+
+
+def gain_band(reading: Reading, kind: BandKind) -> Band:
+    """A band for the cumulative gain curve: recall at each share of examples flagged."""
+
+    def curve(flagged: Floats) -> Floats:
+        return _recall_at(flagged, *_knots(reading), _share(reading.pooled.likely))
+
+    return _held(reading, _gain_band(reading.unshrunk, kind), curve)
+
+
+def _gain_band(reading: Reading, kind: BandKind) -> Band:
+    pooled, level = reading.pooled, reading.level
+    flagged = np.linspace(0.0, 1.0, _POINTS)
+    if _pointwise(reading, kind):
+        again = [
+            _recall_at(flagged, *rates, share)
+            for rates, share in zip(_rates_again(reading), _shares_again(reading), strict=True)
+        ]
+        here = _recall_at(flagged, *_knots(reading), _share(pooled.counts))
+        low, high = _percentiles(again, here, pooled.positives, level)
+        high[0], low[-1] = 0.0, 1.0  # every curve starts and ends there
+        return Band(flagged, low, high, level, kind)
+    part = level ** (1.0 / 3.0)
+    roc = _roc_band(reading, kind, np.linspace(0.0, 1.0, _POINTS), part**2)
+    share = AtThreshold(pooled, -np.inf, part).prevalence
+    ends = share.low or 0.0, share.high or 1.0
+    # A higher ROC curve finds more at every share. Along one curve recall moves one way with
+    # the share of positives. Between grid points the band is known at the points around.
+    lowest = [_recall_at(flagged, roc.x, np.append(0.0, roc.low[:-1]), end) for end in ends]
+    highest = [_recall_at(flagged, roc.x, np.append(roc.high[1:], 1.0), end) for end in ends]
+    return Band(flagged, np.min(lowest, axis=0), np.max(highest, axis=0), level, kind)
+
+
+def _recall_at(flagged: Floats, fpr: Floats, tpr: Floats, share: float) -> Floats:
+    """Recall at each share flagged, on the ROC curve by these points; `share`: of positives."""
+    fpr, tpr = np.r_[0.0, fpr, 1.0], np.r_[0.0, tpr, 1.0]
+    return np.interp(flagged, share * tpr + (1.0 - share) * fpr, tpr)
 
 
 def _share(counts: Floats) -> float:
@@ -289,4 +327,11 @@ PR_GAIN: Final[CurveKind[PrGainCurve]] = CurveKind(
     curves.prg_curve,
     prg_band,
     area=("auprg", "AUPRG"),
+)
+GAIN: Final[CurveKind[GainCurve]] = CurveKind(
+    "gain",
+    "Cumulative gain curve",
+    ("Share of examples flagged", "Recall"),
+    curves.gain_curve,
+    gain_band,
 )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Self, get_args
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Final, Self, cast, get_args
 
 import numpy as np
 
 from fedgauge.arrays import Floats
 from fedgauge.errors import InputError
-from fedgauge.metrics.bands import DET, PR, PR_GAIN, ROC, BandKind, CurveKind
+from fedgauge.metrics.bands import DET, GAIN, PR, PR_GAIN, ROC, BandKind, CurveKind
 from fedgauge.plots.base import (
     SHARES,
     SMALL,
@@ -23,6 +23,7 @@ from fedgauge.plots.base import (
 )
 from fedgauge.results.evaluation import Evaluation
 
+_LIFT_FROM: Final = 0.01
 _RECALL_FROM: Final = 0.01
 _DET_TICKS: Final = (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999)
 
@@ -241,3 +242,66 @@ class PrGainDisplay(_CurveDisplay):
 
     def _corner(self) -> Corner:
         return clearest(self.ax_, ("lower left", "upper right"), self._legend_pad)
+
+
+@dataclass(eq=False)
+class GainDisplay(_CurveDisplay):
+    """Cumulative gain: the share of positives found among the highest scores; or the lift.
+
+    Attributes are those of :class:`RocCurveDisplay`, without an area. Lift at the first 1% of
+    examples hangs on few of them: what rises above the rest there is cut off.
+
+    Examples
+    --------
+    >>> result = fg.evaluate({"a": ([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.8])})
+    >>> fg.GainDisplay.from_evaluation(result, name="triage").plot().line_.get_label()
+    'triage'
+    """
+
+    lift: bool = field(default=False, kw_only=True)
+
+    _kind = GAIN
+
+    @classmethod
+    def from_evaluation(
+        cls,
+        result: Evaluation,
+        *,
+        name: str | None = None,
+        band: BandKind | None = "pointwise",
+        by: By | None = "auto",
+        lift: bool = False,
+    ) -> Self:
+        """The gain of a result, or its `lift` over chance; see :class:`RocCurveDisplay`."""
+        gain = super().from_evaluation(result, name=name, band=band, by=by)
+        return gain._lifted() if lift else gain
+
+    def _lifted(self) -> Self:
+        some = self.x > 0
+        band = self.band
+        if band is not None:
+            x = band.x[band.x > 0]
+            low, high = (each[band.x > 0] / x for each in (band.low, band.high))
+            band = band._replace(x=x, low=low, high=high)
+        y = self.y[some] / self.x[some]
+        overlaid = self.overlaid
+        if overlaid is not None:
+            others = (cast("Self", each)._lifted() for each in overlaid.others)
+            overlaid = overlaid._replace(others=tuple(others))
+        return replace(self, x=self.x[some], y=y, band=band, lift=True, overlaid=overlaid)
+
+    def _limits(self) -> Limits:
+        if not self.lift:
+            return SHARES, SHARES
+        highest = float(self.y[self.x >= _LIFT_FROM].max())
+        return SHARES, (0.0, max(1.05 * highest, 1.5))
+
+    def _labels(self) -> tuple[str, str]:
+        across, up = super()._labels()
+        return across, "Lift (times chance)" if self.lift else up
+
+    def _chance(self) -> tuple[Floats, Floats]:
+        return np.array([0.0, 1.0]), np.array([1.0 if self.lift else 0.0, 1.0])
+
+    def _corner(self) -> Corner:
+        return "upper right" if self.lift else "lower right"

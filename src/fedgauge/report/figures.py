@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedgauge.arrays import Floats
 from fedgauge.errors import UndefinedMetric
-from fedgauge.metrics.bands import DET, PR, PR_GAIN, ROC, Band, CurveKind
+from fedgauge.metrics.bands import DET, GAIN, PR, PR_GAIN, ROC, Band, CurveKind
 from fedgauge.metrics.estimate import Estimate, metrics_of, show
 from fedgauge.metrics.thresholds import AtThreshold, ConfusionMatrix
 from fedgauge.results.evaluation import Evaluation
@@ -201,7 +201,7 @@ def _label(threshold: float) -> str:
     return repr(threshold)  # all digits: a rounded edge lies within a bin
 
 
-_CURVES: Final = (ROC, PR, DET, PR_GAIN)
+_CURVES: Final = (ROC, PR, DET, PR_GAIN, GAIN)
 _BARS: Final = 48  # of a histogram
 _EVEN_BARS: Final = 32
 _DET_TICKS: Final = (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, SupportsFloat
 import numpy as np
 
 from fedgauge.metrics import calibration, calibration_tests, decisions, ranking
-from fedgauge.metrics.bands import DET, PR, PR_GAIN, ROC, Band, BandKind
+from fedgauge.metrics.bands import DET, GAIN, PR, PR_GAIN, ROC, Band, BandKind
 from fedgauge.metrics.calibration import (
     GROUPS,
     CalibrationCurve,
@@ -25,7 +25,7 @@ from fedgauge.metrics.calibration_tests import (
     hosmer_lemeshow,
     spiegelhalter,
 )
-from fedgauge.metrics.curves import DetCurve, PrCurve, PrGainCurve, RocCurve
+from fedgauge.metrics.curves import DetCurve, GainCurve, PrCurve, PrGainCurve, RocCurve
 from fedgauge.metrics.decisions import DecisionCurve
 from fedgauge.metrics.estimate import Estimate
 from fedgauge.metrics.ranking import Reading
@@ -98,6 +98,16 @@ class Metrics(ABC):
         """
         return PR_GAIN.make(self._reading.distribution)
 
+    def gain_curve(self) -> GainCurve:
+        """Recall against the share of examples flagged; also the lift.
+
+        Formula: T against the share flagged. It unpacks into flagged, recall and thresholds. Called
+        with a share it gives T, and ``lift(share)`` gives T / share.
+
+        Source: Piatetsky-Shapiro & Steingold 2000.
+        """
+        return GAIN.make(self._reading.distribution)
+
     def roc_band(self, kind: BandKind = "simultaneous") -> Band:
         """Where the ROC curve of the population lies.
 
@@ -142,6 +152,16 @@ class Metrics(ABC):
         Pointwise: percentiles of 300 draws, and Wilson's interval of F.
         """
         return PR_GAIN.band(self._reading, kind)
+
+    def gain_band(self, kind: BandKind = "simultaneous") -> Band:
+        """Where the cumulative gain curve of the population lies.
+
+        Simultaneous: the band of the ROC curve at level^(2/3), along both ends of the interval of
+        the share of positives.
+
+        Pointwise: percentiles of 300 draws, and Wilson's interval of recall.
+        """
+        return GAIN.band(self._reading, kind)
 
     def partial_auc(self, max_fpr: float, *, standardise: bool = True) -> Estimate:
         """Area under the ROC curve up to a false positive rate.
