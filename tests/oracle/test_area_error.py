@@ -92,35 +92,6 @@ def test_pr_areas_between_known_steps(one, other, expected):
     assert area_error(other, one) == pytest.approx(expected, abs=1e-14)
 
 
-@pytest.mark.parametrize("make", [exact_roc, exact_pr])
-@pytest.mark.parametrize("seed", range(4))
-def test_a_curve_has_no_error_against_itself(make, seed):
-    curve = make(*examples(seed))
-    assert area_error(curve, curve) == pytest.approx(0, abs=1e-14)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_known_values_have_no_error(seed):
-    labels, scores = examples(seed)
-    result = fg.evaluate({"a": (labels, scores)}, axis=Axis.from_values(scores))
-    assert area_error(result.roc_curve(), exact_roc(labels, scores)) < 1e-14
-    assert area_error(result.pr_curve(), exact_pr(labels, scores)) < 1e-14
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_stairs_differ_by_the_mean_gap_between_their_treads(seed):
-    rng = np.random.default_rng(seed)
-    labels = np.repeat([0, 1], [17, 11])
-    treads, curves = [], []
-    for _ in range(2):
-        scores = rng.permutation(28)
-        curves.append(exact_roc(labels, scores))
-        negatives = np.sort(scores[labels == 0])[::-1]
-        treads.append([np.mean(scores[labels == 1] > s) for s in negatives])
-    expected = np.mean(np.abs(np.subtract(*treads)))
-    assert area_error(*curves) == pytest.approx(expected, abs=1e-14)
-
-
 def rational_points(labels, scores):
     """ROC knots as fractions."""
     labels, scores = np.asarray(labels), np.asarray(scores)
@@ -330,46 +301,6 @@ def true_height(exact):
         return lambda x: np.interp(x, exact.fpr, exact.tpr), np.unique(exact.fpr)
     recall, height = exact.recall[::-1], exact.precision[::-1]
     return lambda x: height[np.searchsorted(recall, x, side="left")], np.unique(recall)
-
-
-@pytest.mark.parametrize("kind", ["roc", "pr"])
-@estimators
-def test_area_error_is_what_the_callable_shows(estimator, kind):
-    labels, scores = examples(1)
-    roc, pr = estimated(labels, scores, estimator)
-    if kind == "roc":
-        curve, exact, knots = roc, exact_roc(labels, scores), roc.fpr
-    else:
-        curve, exact, knots = pr, exact_pr(labels, scores), pr.recall
-    truth, breaks = true_height(exact)
-    x = np.unique(np.concatenate([np.linspace(0, 1, 60_001), breaks, knots]))
-    middle = (x[1:] + x[:-1]) / 2
-    wanted = np.sum(np.abs(curve(middle) - truth(middle)) * np.diff(x))
-    assert area_error(curve, exact) == pytest.approx(wanted, abs=1e-6)
-
-
-@estimators
-@pytest.mark.parametrize("seed", range(4))
-def test_area_error_is_at_least_the_difference_of_areas(estimator, seed):
-    labels, scores = examples(seed)
-    result = fg.evaluate({"a": (labels, scores)}, axis=Axis.uniform(8), estimator=estimator)
-    for curve, exact in (
-        (result.roc_curve(), exact_roc(labels, scores)),
-        (result.pr_curve(), exact_pr(labels, scores)),
-    ):
-        found = area_error(curve, exact)
-        assert found >= abs(curve.path.area() - exact.path.area()) - 1e-8
-        assert 0 < found < 1
-
-
-@pytest.mark.parametrize("kind", [Aligned(), Quantile(64)], ids=repr)
-def test_area_error_falls_with_finer_bins(kind):
-    labels, scores = examples(2, size=2000)
-    errors = [
-        area_error(estimated(labels, scores, kind, bins)[0], exact_roc(labels, scores))
-        for bins in (4, 64, 1024)
-    ]
-    assert errors[0] > 2 * errors[1] > 2 * errors[2]
 
 
 def test_exact_quantiles_have_an_area_error():

@@ -192,12 +192,6 @@ def test_a_perfect_ranking(measure, scores):
     np.testing.assert_array_equal(found.pr([0, 0.5, 1]), 1)
 
 
-@pytest.mark.parametrize("labels", [[0, 0, 1, 1], [1, 1, 0, 0]])
-def test_bins_that_separate_the_classes_are_exact(labels):
-    result = fg.evaluate({"a": (labels, [0.1, 0.2, 0.8, 0.9])}, axis=Axis.uniform(2))
-    assert result.roc_auc.bounds == pytest.approx((labels[3], labels[3]), abs=1e-12)
-
-
 def test_a_change_of_score_and_edges_changes_no_curve():
     edges = np.linspace(0, 1, 17)
     before = fg.evaluate({"a": (LABELS, PROBABILITIES)}, axis=Axis.from_edges(edges))
@@ -233,13 +227,6 @@ def test_dropping_knots_on_a_line_leaves_the_same_curve(measure, labels, scores)
     assert set(thresholds) <= set(roc.thresholds)
     x = np.linspace(0.001, 1, 100)
     np.testing.assert_allclose(roc(x), np.interp(x, fpr, tpr), atol=1e-12)
-
-
-@pytest.mark.parametrize("make", [fg.exact_roc_curve, fg.exact_pr_curve])
-@pytest.mark.parametrize("label", [0, 1])
-def test_one_class_has_no_exact_curve(make, label):
-    with pytest.raises(UndefinedMetric):
-        make(np.full(10, label), np.arange(10) % 2)
 
 
 @pytest.mark.parametrize("label", [0, 1])

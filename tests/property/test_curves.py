@@ -116,22 +116,6 @@ def test_curves_of_exact_quantiles_lead_from_corner_to_corner(data, estimator):
     check_pr(pr_curve(distribution), data[0].mean())
 
 
-@settings(deadline=None, max_examples=150)
-@given(labelled(PROBABILITIES), axes, estimators)
-@example((np.array([0, 1]), np.array([0.5, 0.5])), Axis.uniform(1), Aligned())
-@example((np.array([1] + [0] * 39), np.zeros(40)), Axis.uniform(7), Aligned("linear"))
-@example((np.array([0] + [1] * 39), np.linspace(0, 1, 40)), Axis.uniform(3), Aligned())
-def test_bounds_hold_scikit_learns_areas(data, axis, estimator):
-    result = pooled(data, axis, estimator)
-    for found, value in (
-        (result.roc_auc, sk.roc_auc_score(*data)),
-        (result.average_precision, sk.average_precision_score(*data)),
-    ):
-        low, high = found.bounds
-        assert low - 1e-12 <= value <= high + 1e-12
-        assert 0 <= low <= found.value <= high <= 1
-
-
 @st.composite
 def binned_counts(draw):
     bins = draw(st.integers(1, 6))

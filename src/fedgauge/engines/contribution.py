@@ -118,14 +118,14 @@ def to_numbers(plan: EvaluationPlan, histogram: ScoreHistogram) -> Numbers:
     depends on data would be a leak.
     """
     largest, levels = plan.summed.largest, _levels_sent(plan, histogram)
-    counts, sums = histogram.counts, histogram.sums
+    counts, sums, tables = histogram.counts, histogram.sums, histogram.tables
     parts = [(level[plan.task.sent], largest) for level in levels]
     if sums is not None:
         parts.append((sums, largest * plan.final.sum_steps))
-    parts += [(values, largest) for values in histogram.tables]
+    parts += [(values, largest) for values in tables]
     if not plan.is_noisy:
         check_size(counts, largest)  # sums may be larger, and then fit too
-        for values in histogram.tables:
+        for values in tables:
             check_size(values, largest)
         return np.concatenate([values.ravel() for values, _ in parts])
     # Clipping moves nothing further than a row does: the sensitivity stays what it was.
