@@ -84,8 +84,7 @@ class Cell:
         """One dataset."""
         if self.asked == "classes":
             labels, scores = classes(self.world).draw(self.examples, rng)
-            named = {str(number): each for number, each in enumerate(scores)}
-            return fg.Examples(labels.astype(str), named)
+            return fg.Examples(labels.astype(str), scores.T)
         labels, (first, second, smooth) = world(self.world).draw(self.examples, rng)
         if self.asked == "models":
             return fg.Examples(labels, {"new": first, "old": second})

@@ -206,7 +206,8 @@ def _average(
         low = value + shift - math.hypot(below, reach_of_noise)
         high = value + shift + math.hypot(above, reach_of_noise)
     else:  # what binning allows is an offset: it adds up in full
-        low, high = lowest - below, highest + above
+        low = sum(part.weight * _spread(part).low for part in parts) - below
+        high = sum(part.weight * _spread(part).high for part in parts) + above
     interval = within(holding(Interval(low, high), value), *scale)
     bounds = within(bounds, *scale)
     told = {
@@ -232,12 +233,18 @@ def _inner(part: Part, z: float, scale: Interval) -> Interval:
     )
 
 
+def _spread(part: Part) -> Interval:
+    """What binning allows where bins that look like ties are some."""
+    value, binning = part.estimate.value, part.estimate.parts.get("binning", math.inf)
+    return within(Interval(value - binning, value + binning), *part.estimate.bounds)
+
+
 def _reach(part: Part, z: float) -> Interval:
     """How far sampling alone carries the ends of a part's interval."""
     estimate = part.estimate
     low, high = estimate.interval or Interval(*estimate.bounds)
     if "noise" not in estimate.parts:
-        lowest, highest = estimate.bounds
+        lowest, highest = _spread(part)
         return Interval(max(lowest - low, 0.0), max(high - highest, 0.0))
     centre, noise = estimate.value + _shift(part), z * estimate.parts["noise"]
     ends = (math.sqrt(max(gap * abs(gap) - noise**2, 0.0)) for gap in (centre - low, high - centre))

@@ -429,7 +429,7 @@ def _unseen_losses(reading: Reading, by_bin: BinLosses, reach: float) -> str | N
     """Why a log loss may be far off: scores of 0 and 1 cost 36 where wrong, and few were wrong."""
     counts = reading.pooled.counts
     could = np.where(~reading.tied & (by_bin.most > _CERTAIN), by_bin.most - by_bin.mean, 0.0)
-    if float(np.sum(counts * could)) > reach * float(counts.sum()):
+    if 2.0 * float(np.sum(counts * could)) > reach * float(counts.sum()):
         return "scores in an end bin may be 0 or 1, where each wrong one costs 36: see the bounds"
     worst = reading.tied & (by_bin.mean > _CERTAIN)
     wrong = float(counts[worst].sum())
