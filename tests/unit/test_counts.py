@@ -226,6 +226,7 @@ def test_likely_counts_are_others_only_under_noise_and_where_they_are_to_be():
         ([300, 400, 500, 600, 500, 400, 300, 200], []),  # smooth
         ([900, 0, 800, 0, 600, 0, 500, 0], [0, 2, 4, 6]),  # rounded
         ([2400, 300, 100, 100, 50, 50, 100, 800], [0, 7]),  # saturated
+        ([2400, 450, 200, 100, 90, 50, 50, 50], []),  # smooth, and crowded at 0
         ([9, 9, 60, 9, 9, 9, 9, 9], []),  # within noise
     ],
 )

@@ -262,6 +262,7 @@ _ALIKE: Final = (
 )
 _LUMP: Final = 4.0  # times what both neighbours of a bin hold, from which its scores may be tied
 _SURE: Final = 2.0  # standard deviations of the noise in that
+_DENSE: Final = 6.0  # and as dense as both: smooth scores that crowd at 0 reach five
 _CROWD: Final = 5.0  # times an even share of both classes, likewise
 _LUMPED: Final = "scores may be tied: some bins hold far more than those beside them"
 _REMEMBERED: Final = 2**26  # bytes: draws up to this size are kept for the next metric or band
@@ -447,22 +448,20 @@ class PooledCounts:
     def lumps(self) -> NDArray[np.bool_]:
         """Which bins may hold ties, under noise, which hides how scores lie within them.
 
-        Those that hold four times as much as each of their neighbours, also by width, and by more
-        than chance explains; five times their part of both classes; or what a first round found to
-        be a crowd.
+        Those six times as dense as each of their neighbours, if they also hold four times as much,
+        by more than chance explains, or five times their part of both classes; or what a first
+        round found to be a crowd.
         """
         rows, widths = self.counts.sum(axis=0), np.diff(self.axis.edges)
         if not self.noisy or self.axis.kind == "values":
             return np.zeros(len(rows), dtype=bool)
         chance = rows + self.leaf_variances.sum(axis=0)
         reach = _SURE * np.sqrt(chance + _LUMP**2 * _most_beside(chance))
+        of_both = np.prod(self.counts / np.maximum(self.counts.sum(axis=1, keepdims=True), 1.0), 0)
         lumps = rows - _LUMP * _most_beside(rows) > reach
-        lumps &= (rows > _LUMP * widths * _most_beside(rows / widths)) & (rows >= rows.mean())
-        of_both = (
-            np.prod(self.counts / np.maximum(self.counts.sum(axis=1, keepdims=True), 1.0), axis=0)
-            ** 0.5
-        )
-        lumps |= self.single | (of_both * len(rows) > _CROWD)
+        lumps |= np.sqrt(of_both) * len(rows) > _CROWD
+        lumps &= (rows > _DENSE * widths * _most_beside(rows / widths)) & (rows >= rows.mean())
+        lumps |= self.single
         return np.asarray(lumps & ~self.axis.single)
 
     @property

@@ -33,7 +33,8 @@ class Band(NamedTuple):
     """The lowest and highest ordinate at each abscissa.
 
     A simultaneous band holds the population's whole curve with confidence `level`, a pointwise one
-    its value at each single abscissa.
+    its value at each single abscissa. Under noise a simultaneous one takes the curve within bins as
+    drawn, unless scores may be tied: then it trusts edges alone.
 
     Examples
     --------
