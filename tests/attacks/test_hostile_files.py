@@ -513,18 +513,6 @@ def test_looks_may_be_of_the_year_1():
         assert done.exit_code == 0, done.output
 
 
-@pytest.mark.usefixtures("folder")
-def test_a_time_that_no_calendar_has_is_told(monkeypatch):
-    before = Path.stat
-
-    def of_the_future(path, **options):
-        told = before(path, **options)
-        return os.stat_result([*told[:8], 10**14, *told[9:]]) if path.suffix == ".json" else told
-
-    monkeypatch.setattr(Path, "stat", of_the_future)
-    assert "no readable time of change" in complaint(run("trend", "looks", "--by", "time"))
-
-
 @pytest.mark.parametrize("dot", [".", " . ", '"."', "'\t.'"])
 @pytest.mark.parametrize("around", ["%s = 1", "[%s]", "[[%s]]", "x = {%s = 1}"])
 def test_a_key_of_many_parts_is_refused_unread(around, dot):

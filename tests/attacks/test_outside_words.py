@@ -287,7 +287,7 @@ def test_an_argument_is_told_as_text(call):
             (name,),
             ("show", name, name),
             ("show", f"--{name}"),
-            ("trend", "--by", name),
+            ("trend", "--rate", name),
         ):
             assert call(*words)[0] == 2
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -30,13 +29,6 @@ _OVER_ALL = (
 )
 _SAVES: Final = (".html", ".json", ".csv")
 _AT = ("recall", "precision", "fpr")
-
-
-class By(StrEnum):
-    """What says when a look was."""
-
-    NAME = "name"
-    TIME = "time"
 
 
 @command()
@@ -112,12 +104,6 @@ def trend(
     rate: Annotated[
         float, typer.Option(help="Largest chance of any false alarm in a whole series.")
     ] = 0.05,
-    by: Annotated[
-        By,
-        typer.Option(
-            help="How to order looks: by the dates in file names (or the names), or by file times."
-        ),
-    ] = By.NAME,
     *,
     part: PartOptions,
 ) -> None:
@@ -132,7 +118,7 @@ def trend(
     if out is not None and out.suffix not in _SAVES:
         raise fg.InputError(f"-o {out}: name a file that ends in {', '.join(_SAVES)}.")
     refuse_to_replace(trend=out)
-    found = fg.read_trend(folder, by=by.value, at=at or (), rate=rate, **asdict(part))
+    found = fg.read_trend(folder, at=at or (), rate=rate, **asdict(part))
     for threshold in at or []:
         within(threshold, found.results[found.looks[-1]])
     table = with_progress(lambda: _trend_table(found), "Measuring")

@@ -6,11 +6,11 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import date
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -37,7 +37,6 @@ from fedgauge.results.record import FORMAT
 from fedgauge.results.summary import Backend, frame_of
 from fedgauge.storage import MALFORMED, MOST_RESULT, read_bounded, write_whole
 
-Order = Literal["name", "time"]
 _START: Final = f'{{"format":"{FORMAT}"'.encode()
 _DATE: Final = re.compile(r"(?<!\d)(\d{4})-?(\d{2})-?(\d{2})(?!\d)")
 _WEEK: Final = re.compile(r"(?<!\d)(\d{4})-?[Ww](\d{2})(?!\d)")
@@ -56,10 +55,8 @@ class _DatedHeader(msgspec.Struct):
     format: str
 
 
-def dated_files(folder: Path, by: Order) -> Dated:
+def dated_files(folder: Path) -> Dated:
     """The results in a folder, oldest first."""
-    if by not in ("name", "time"):
-        raise InputError(f"by must be 'name' or 'time', got {by!r}.")
     if not folder.is_dir():
         what = "it is a file" if folder.exists() else "there is no such folder"
         raise InputError(
@@ -78,17 +75,16 @@ def dated_files(folder: Path, by: Order) -> Dated:
             f"{folder} holds no result. Save one of each look there: `fedgauge evaluate --json "
             "FOLDER/2026-11-16.json`."
         )
-    days = _days(found, by)
+    days = _days(found)
     files: dict[str, Path] = {}
     for path in sorted(found, key=lambda each: (days[each], _natural(each))):
         name = in_one_line(path.stem)
         if name in files:
             raise InputError(f"{files[name].name} and {path.name} have one name. Rename one.")
         files[name] = path
-    if by == "name":
-        _require_one_a_day(files, days)
+    _require_one_a_day(files, days)
     told = {name: days[path] or None for name, path in files.items()}
-    return Dated(files, told, _in_words(by, days), skipped)
+    return Dated(files, told, _in_words(days), skipped)
 
 
 def _require_one_a_day(files: Mapping[str, Path], days: Mapping[Path, str]) -> None:
@@ -118,27 +114,16 @@ def _why_skipped(path: Path) -> str | None:
     return None if kind == FORMAT.partition("/")[0] else f"it holds {kind!r}, which is no result"
 
 
-def _days(paths: list[Path], by: Order) -> dict[Path, str]:
+def _days(paths: list[Path]) -> dict[Path, str]:
     """When each look was, as text that sorts; empty where that is not known."""
-    if by == "time":
-        return {path: _changed(path) for path in paths}
     days = {path: _day(path.stem) for path in paths}
     if all(days.values()) or not any(days.values()):
         return days
     undated = [path.name for path, day in days.items() if not day]
     raise InputError(
         f"{undated[0]} has no date in its name, and other files have one. Name all of them in one "
-        "way, such as 2026-11-16.json, or order them by the times of the files (by time)."
+        "way, such as 2026-11-16.json."
     )
-
-
-def _changed(path: Path) -> str:
-    try:
-        return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
-    except (OSError, OverflowError, ValueError):
-        raise InputError(
-            f"{path.name} has no readable time of change. Order results by name."
-        ) from None
 
 
 def _day(name: str) -> str:
@@ -158,9 +143,7 @@ def _natural(path: Path) -> list[tuple[int, int, str]]:
     return [(1, int(part), "") if part.isdigit() else (0, 0, part) for part in parts]
 
 
-def _in_words(by: Order, days: Mapping[Path, str]) -> str:
-    if by == "time":
-        return "by when files were last changed, which copying may lose"
+def _in_words(days: Mapping[Path, str]) -> str:
     if all(days.values()):
         return "by the dates in the names of the files"
     return "by the names of the files, which have no dates"
@@ -415,7 +398,6 @@ class Trend:
 def read_trend(
     folder: str | Path,
     *,
-    by: Order = "name",
     at: Sequence[float] = (),
     rate: float = RATE,
     model: str | None = None,
@@ -424,16 +406,15 @@ def read_trend(
 ) -> Trend:
     """The trend of all results that are saved in a folder.
 
+    Results do not say when a look was. The dates in the names of the files do (``2026-11-16``,
+    ``20261116`` or ``2026-W47``) if all have one, else the order of the names, in which ``week-10``
+    is after ``week-9``.
+
     Parameters
     ----------
     folder
         Where results are saved as JSON, one file for each look. Other files are skipped, and
         :attr:`Trend.skipped` says why.
-    by
-        When a look was, since results do not say: ``"name"``, the dates in the names of the files
-        (``2026-11-16``, ``20261116`` or ``2026-W47``) if all have one, else their order, in which
-        ``week-10`` is after ``week-9``; ``"time"``, when files were last changed, which copying may
-        lose.
     at, rate
         As for :class:`Trend`.
     model, group, label
@@ -449,7 +430,7 @@ def read_trend(
     >>> trend.looks, trend.order
     (('2026-W01', '2026-W02'), 'by the dates in the names of the files')
     """
-    files, when, order, skipped = dated_files(Path(folder), by)
+    files, when, order, skipped = dated_files(Path(folder))
     chosen = {}
     for name, path in files.items():
         result = Evaluation.from_json(path)
