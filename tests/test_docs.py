@@ -86,6 +86,7 @@ EXAMPLES = {
     "five-minutes.md": 1,
     "large-data.md": 1,
     "metrics.md": 40,
+    "privacy.md": 3,
     "shrinkage.md": 1,
     "slices.md": 1,
     "trend.md": 1,
