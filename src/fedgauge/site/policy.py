@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Self, get_args
+from typing import Final, Literal, Self, get_args
 
 import msgspec
 
@@ -127,6 +127,18 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return f"exact sums: {count}{most}{'' if self.mix_exact else '; noise refused'}"
 
 
+class AgentRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How `fedgauge site run` answers what the rest of the site file allows."""
+
+    # "policy": whatever is allowed; "ask": an operator joins each evaluation, the rest runs.
+    answer: Literal["policy", "ask"] = "policy"
+    daily: int = 10  # most evaluations of one coordinator that are joined within a day
+
+    def __post_init__(self) -> None:
+        if self.daily < 0:
+            raise SiteError(f"daily must be 0 or more, got {self.daily}.")
+
+
 class Party(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A peer, a coordinator or an approver that the site trusts, by its public key."""
 
@@ -157,6 +169,7 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ledger: str
     witness: str | None = None
     policy: Policy = msgspec.field(default_factory=Policy)
+    agent: AgentRules = msgspec.field(default_factory=AgentRules)
     coordinators: tuple[Party, ...] = ()
     peers: tuple[Party, ...] = ()
     approvers: tuple[Party, ...] = ()

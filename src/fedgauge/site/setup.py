@@ -74,6 +74,10 @@ exact_groups = {exact_groups}  # never one patient; numbers as "ward=7"
 exact_of_models = {exact_of_models}  # true: also of models that a coordinator sends (Flower)
 min_new_rows = {min_new_rows}  # by which a dataset must differ from one that had exact sums
 
+[agent]
+answer = {answer}  # of `fedgauge site run`; "ask": an operator joins each evaluation, the rest runs
+daily = {daily}  # most evaluations of one coordinator that it joins within a day
+
 # [[coordinators]] may start an evaluation; [[peers]] are the other sites. Each has a name and
 # a key. Compare keys over the phone, or in person: this site trusts whoever holds one. With
 # [[approvers]], it joins only what one of them signed (fedgauge exchange review).
@@ -263,6 +267,7 @@ def _written(file: SiteFile) -> str:
     }
     fields["witness"] = "" if file.witness is None else _witness_line(file.witness)
     fields |= {name: _toml(value) for name, value in msgspec.structs.asdict(file.policy).items()}
+    fields |= {name: _toml(value) for name, value in msgspec.structs.asdict(file.agent).items()}
     text = _TEMPLATE.format(exact=EXACT, **fields)
     for table in _TABLES.values():
         text += "".join(_block(table, party) for party in getattr(file, table))
