@@ -64,7 +64,8 @@ class Consortium:
     def answer(self, run, name, stage, data=None):
         """Take one site through one round; the file it wrote."""
         site = self.site(name)
-        return take_part(Exchange(run, site), site, stage, None if data is None else lambda: data)
+        data_of = None if data is None else lambda: data
+        return Path(take_part(Exchange(run, site), site, stage, data_of))
 
     def advance(self, run, *, without_missing=False):
         return self.coordinator(run).advance(without_missing=without_missing)
@@ -98,8 +99,8 @@ class Shared(Consortium):
         exchange = Exchange(run, site)
         match stage:
             case Stage.ADVERTISE:
-                return join(exchange, site, self.rows(name))
+                return Path(join(exchange, site, self.rows(name)))
             case Stage.MASK:
-                return submit(exchange, site, kinds=ROW_KINDS, tell=lambda _: None).path
+                return Path(submit(exchange, site, kinds=ROW_KINDS, tell=lambda _: None).path)
             case _:
                 return super().answer(run, name, stage, data)

@@ -12,6 +12,7 @@ from fedgauge.cli.options import HERE, SiteOption
 from fedgauge.cli.terminal import price, print_result, require_consent, screen, warn, with_progress
 from fedgauge.engines.coordinator import Coordinator
 from fedgauge.engines.exchange import HOLDS_ONE, Exchange, Progress, knows, place_of
+from fedgauge.engines.folder import open_folder
 from fedgauge.engines.review import NAMED_BY, BudgetState, JoinedSession, Review
 from fedgauge.engines.review import approve as approve_as
 from fedgauge.engines.review import review as look_at
@@ -29,18 +30,18 @@ app = typer.Typer(
     "step. Officer, if a site has one: review and approve before the site joins.",
     no_args_is_help=True,
 )
-Run = Annotated[Path, typer.Argument(help="The folder that the files pass through.")]
+Run = Annotated[str, typer.Argument(help="The folder that the files pass through.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask, even if budget was spent.")]
 
 
-def say_progress(progress: Progress, run: Path, site: Site) -> None:
+def say_progress(progress: Progress, run: str, site: Site) -> None:
     """Say which round it is, who is awaited, and what they do."""
     session = progress.invitation.session.hex()[:8]
     screen.print(f"Evaluation {session}, plan {progress.invitation.plan_digest[:8]}")
     for told in progress.faults:
         screen.print(told)
     if progress.proved:
-        screen.print(f"Again without: fedgauge exchange restart {shlex.quote(str(run))} NEW")
+        screen.print(f"Again without: fedgauge exchange restart {shlex.quote(run)} NEW")
     if progress.finished:
         screen.print("Finished: the result is in result.json")
         return
@@ -69,9 +70,9 @@ def say_progress(progress: Progress, run: Path, site: Site) -> None:
         screen.print(f"  {_command('advance', run, progress, site, mine=mine)}")
 
 
-def _command(verb: str, run: Path, progress: Progress, site: Site, *, mine: bool) -> str:
+def _command(verb: str, run: str, progress: Progress, site: Site, *, mine: bool) -> str:
     """A step as it is typed; `mine` says whether it is this site's."""
-    words = ["fedgauge exchange", verb, shlex.quote(str(run))]
+    words = ["fedgauge exchange", verb, shlex.quote(run)]
     if verb == "join" and progress.invitation.follows is None:  # once for both of two rounds
         words.append(f"FILE {_columns(progress.invitation, site)}")
     # Of others only they know where their site file is.
@@ -160,7 +161,7 @@ def start(
 @command()
 def restart(
     run: Run,
-    new: Annotated[Path, typer.Argument(help="An empty or new folder for the next attempt.")],
+    new: Annotated[str, typer.Argument(help="An empty or new folder for the next attempt.")],
     without: Annotated[
         list[str] | None,
         typer.Option(
@@ -186,7 +187,7 @@ def restart(
     paid = _require_restart(before, run, yes=yes)
     _start(new, site, plan, members)
     Coordinator(before, site).abandon()
-    end = f"fedgauge exchange abandon {shlex.quote(str(run))}{' --yes' if paid else ''}"
+    end = f"fedgauge exchange abandon {shlex.quote(run)}{' --yes' if paid else ''}"
     screen.print(f"Sites end the earlier attempt with:\n  {end}")
     if not plan.is_noisy:
         warn(
@@ -232,25 +233,23 @@ def advance(
     for told in exchange.progress().faults:
         warn(told)
     screen.print(f"Saved {exchange.result_path}")
-    result = shlex.quote(str(exchange.result_path))
+    result = shlex.quote(exchange.result_path)
     check = f"fedgauge verify {result} --key {key_to_text(site.key.public)}"
     screen.print(f"Signed. Readers check it:\n  {check}")
 
 
-def _start(run: Path, site: Site, plan: fg.EvaluationPlan, members: list[bytes]) -> None:
-    try:
-        run.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise fg.ExchangeError(f"cannot make folder {run}: {error.strerror}.") from None
-    exchange = Exchange(run, site)
-    if any(run.glob("*.fgx")):
-        raise fg.ExchangeError(HOLDS_ONE.format(run))
+def _start(run: str, site: Site, plan: fg.EvaluationPlan, members: list[bytes]) -> None:
+    folder = open_folder(run)
+    folder.make()
+    if folder.names("*.fgx"):
+        raise fg.ExchangeError(HOLDS_ONE.format(folder))
+    exchange = Exchange(folder, site)
     server = Coordinator(exchange, site, totals=totals_for).start(plan, members)
     screen.print(f"Invited {len(members)} sites; {server.needed} must stay to the end.")
     say_progress(exchange.progress(), run, site)
 
 
-def _require_restart(before: Exchange, run: Path, *, yes: bool) -> int:
+def _require_restart(before: Exchange, run: str, *, yes: bool) -> int:
     """Ask before another attempt charges sites again; how many have paid for this one."""
     progress = before.progress()
     if progress.paid:
@@ -313,7 +312,7 @@ def review(run: Run, site_file: SiteOption = HERE) -> None:
     _say_review(seen, site)
     if site.approvers and seen.can_be_approved:
         evaluation = invitation.session.hex()[:NAMED_BY]
-        folder, site_path = (shlex.quote(str(path)) for path in (run, site_file))
+        folder, site_path = shlex.quote(run), shlex.quote(str(site_file))
         screen.print(
             f"{_COVERED}\n\nTo approve:\n  fedgauge exchange approve {folder} --evaluation "
             f"{evaluation} --key officer.key --site {site_path}"
