@@ -20,7 +20,7 @@ from fedgauge.engines.folder import Folder, open_folder
 from fedgauge.engines.participant import STEPS, Participant, judge_origin
 from fedgauge.engines.review import rehearse, review
 from fedgauge.engines.site_rows import Rows
-from fedgauge.errors import FedgaugeError, LedgerError, PlanRefused, SiteError
+from fedgauge.errors import FedgaugeError, PlanRefused, SiteError
 from fedgauge.plan.explain import brief
 from fedgauge.secagg import Invitation, Stage
 from fedgauge.site import Site
@@ -227,7 +227,7 @@ class _Visit:
             why = seen.unapproved or "an approver signs first"
             yield "waiting", f"{why}. They run `fedgauge exchange review {self._where}`"
             return
-        if site.agent.answer == "ask":
+        if site.written.agent.answer == "ask":
             yield "waiting", f"join it with `fedgauge exchange join {self._where}`"
             return
         rehearsal = rehearse(self._exchange, site)
@@ -272,7 +272,7 @@ class _Visit:
             if spend.asked.coordinator == invitation.coordinator and spend.first is None
             if self._now - spend.since < _DAY
         ]
-        most = self._site.agent.daily
+        most = self._site.written.agent.daily
         if len(of_today) >= most:
             raise PlanRefused(
                 f"this site joined {len(of_today):,} evaluations of this coordinator within a day, "

@@ -24,7 +24,7 @@ from fedgauge.engines.site_rows import NamedRows, Rows, read_note
 from fedgauge.errors import ExchangeError, FedgaugeError, InputError, PlanRefused
 from fedgauge.escaping import in_one_line
 from fedgauge.plan import EvaluationPlan
-from fedgauge.protocol import COORDINATOR, MOST_BYTES, Envelope
+from fedgauge.protocol import COORDINATOR, EVERYONE, MOST_BYTES, Envelope
 from fedgauge.results import signature
 from fedgauge.results.record import Record
 from fedgauge.secagg import Invitation, Stage
@@ -35,6 +35,10 @@ INVITATION: Final = "invitation.fgx"
 EVIDENCE: Final = "evidence.fgx"
 SECOND: Final = "second"
 RESULT: Final = "result.json"
+REPORT: Final = "report.html"
+ENDED: Final = "ended.fgx"
+_MOST_END: Final = 1000  # bytes
+_AFTER_ALL: Final = len(Stage) + 1  # the stage of what is said of a whole session
 _MOST_EVIDENCE: Final = 1 << 25  # bytes: a thing or two of each of 200 members
 _MOST_RESULT: Final = 1 << 26  # bytes: read at each step, and anybody may have put it there
 HOLDS_ONE: Final = "{} holds an exchange already. Start in an empty folder."
@@ -174,15 +178,24 @@ class Exchange:
             judge_origin(self._site, invitation)
         except PlanRefused:
             return  # it is refused for that, before its plan is read
+        if self.has_ended(invitation):
+            raise ExchangeError(
+                f"the coordinator gave up the evaluation in {self._folder}, so this site has "
+                "nothing left to do, and this cost nothing. "
+                f"`{self._abandoning}` gives back what was set aside."
+            )
         if self.is_finished(invitation):
             reserved = self._site.ledger.status(invitation.session) == "reserved"
-            abandon = f"fedgauge exchange abandon {shlex.quote(str(self._folder))}"
-            back = f" `{abandon}` gives back what was set aside."
+            back = f" `{self._abandoning}` gives back what was set aside."
             raise ExchangeError(
                 f"the evaluation in {self._folder} is finished, so this site has nothing left to "
                 "do, and this cost nothing. Its result is "
                 f"{self.result_path}.{back if reserved else ''}"
             )
+
+    @property
+    def _abandoning(self) -> str:
+        return f"fedgauge exchange abandon {shlex.quote(str(self._folder))}"
 
     def is_finished(self, invitation: Invitation) -> bool:
         """Whether the result is there, signed and confirmed: anybody could put in another."""
@@ -232,6 +245,45 @@ class Exchange:
     def write_result(self, data: bytes) -> None:
         """Put the result into the folder, for good."""
         self._folder.write(RESULT, data, for_good=True)
+
+    def result(self) -> bytes:
+        """The result in the folder; :meth:`is_finished` says whether it counts."""
+        return self._folder.read(RESULT, _MOST_RESULT)
+
+    def write_report(self, page: str) -> str:
+        """Put a report beside the result; where it is."""
+        return self._folder.place(self._folder.write(REPORT, page.encode()))
+
+    def make(self) -> None:
+        """Make the folder, if it is not there, or not any more."""
+        self._folder.make()
+
+    def write_end(self, invitation: Invitation) -> None:
+        """Say, as its coordinator, that an attempt was given up: sites need not keep its budget."""
+        told = Envelope.sealed(
+            self._site.key,
+            session=invitation.session,
+            stage=_AFTER_ALL,
+            sender=COORDINATOR,
+            recipient=EVERYONE,
+            body=b"",
+        )
+        self._ready(invitation).write(ENDED, told.to_bytes())
+
+    def has_ended(self, invitation: Invitation) -> bool:
+        """Whether the coordinator gave up this attempt, by its signature."""
+        folder = self._at(invitation)
+        try:
+            Envelope.from_bytes(folder.read(ENDED, _MOST_END)).check(
+                invitation.coordinator,
+                session=invitation.session,
+                stage=_AFTER_ALL,
+                sender=COORDINATOR,
+                recipients={EVERYONE},
+            )
+        except FedgaugeError:
+            return False
+        return True
 
     def request_to_me(self, invitation: Invitation, stage: Stage) -> bytes:
         """The request of a round to this site."""
