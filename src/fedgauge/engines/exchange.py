@@ -20,8 +20,8 @@ from fedgauge.data.examples import Data
 from fedgauge.data.row_checks import RowSummary
 from fedgauge.engines.folder import Folder, InTheWay, LocalFolder, beside, open_folder
 from fedgauge.engines.participant import NOT_JOINED, STEPS, Participant, judge_origin
-from fedgauge.engines.site_rows import NamedRows, Rows, read_note
-from fedgauge.errors import ExchangeError, FedgaugeError, InputError, PlanRefused
+from fedgauge.engines.site_rows import Rows, read_note, rows_of
+from fedgauge.errors import ExchangeError, FedgaugeError, PlanRefused
 from fedgauge.escaping import in_one_line
 from fedgauge.plan import EvaluationPlan
 from fedgauge.protocol import COORDINATOR, EVERYONE, MOST_BYTES, Envelope
@@ -30,6 +30,7 @@ from fedgauge.results.record import Record
 from fedgauge.secagg import Invitation, Stage
 from fedgauge.secagg.evidence import Fault, File
 from fedgauge.site import Site
+from fedgauge.site.rows import NamedRows
 
 INVITATION: Final = "invitation.fgx"
 EVIDENCE: Final = "evidence.fgx"
@@ -506,14 +507,14 @@ def join(
 def _rows_to_join(
     site: Site, invitation: Invitation, rows: Rows | None, kinds: Sequence[type[Rows]]
 ) -> Rows:
-    """The rows that were named; of a second round, those that were named at the first."""
-    if invitation.follows is None:
-        if rows is None:
-            raise InputError(
-                "joining takes the file of this site's rows. Name it, and its columns."
-            )
-        return rows
+    """The rows that were named, or that the site file declares; of a second round, the first's."""
     participant = Participant(site)
+    if invitation.follows is None:
+        before = _named_rows(participant, invitation, kinds)
+        if before is not None and rows in (None, before):
+            return before  # of the period in which it joined
+        judge_origin(site, invitation)  # before its plan is read
+        return rows_of(site, invitation.plan, rows)
     note = participant.recall(invitation.session) or participant.recall(invitation.follows)
     if note is None:
         raise ExchangeError(NOT_JOINED)

@@ -391,7 +391,8 @@ class Participant:
             raise ExchangeError(NOT_JOINED) from None
         except OSError as error:
             raise SiteError(f"cannot read the state of a session: {error.strerror}.") from None
-        duties = SiteDuties(self._site, self._data, self._delivery, self._tell, self._show)
+        site = self._site.in_session(session)
+        duties = SiteDuties(site, self._data, self._delivery, self._tell, self._show)
         client = SummationClient.from_bytes(state, self._site.key, duties)
         duties.invitation, duties.setting = client.invitation, client.setting
         duties.noise_key = client.noise_key
@@ -490,19 +491,21 @@ class Participant:
         if self._path(invitation.session).exists():
             return self._join_again(invitation)
         plan = judge_invitation(self._site, invitation, of_model=self._delivery is not None)
+        site = self._site
         if invitation.follows is not None:
-            self._require_first(invitation, invitation.follows)
-        approved = self._approved(invitation)
+            site = site.in_session(invitation.follows)
+            self._require_first(site, invitation, invitation.follows)
+        approved = self._approved(site, invitation)
         self._check(plan)
         data, counted = (None, None) if plan.is_noisy else self._read(plan)
-        reply = self._reserved(invitation, plan, approved, data)
+        reply = self._reserved(site, invitation, plan, approved, data)
         if counted is not None and self._show is not None:  # after all else: it changes nothing
             say(self._show, counted)
         return reply
 
-    def _require_first(self, invitation: Invitation, first: bytes) -> None:
+    def _require_first(self, site: Site, invitation: Invitation, first: bytes) -> None:
         """Refuse a second round of what this site did not join, or gave up; reads no rows."""
-        check_ledger(self._site, invitation)
+        check_ledger(site, invitation)
         if self.session(first).setting != self._setting:
             raise ProtocolError(
                 "the second of two rounds came in another run, or with another config, than the "
@@ -517,6 +520,7 @@ class Participant:
 
     def _reserved(
         self,
+        site: Site,
         invitation: Invitation,
         plan: EvaluationPlan,
         approved: Approved,
@@ -528,7 +532,7 @@ class Participant:
             self._end_overdue()  # what they reserved may be what is missing
             if self._path(invitation.session).exists():
                 return self._join_again(invitation)
-            self._site.reserve(
+            site.reserve(
                 invitation.session,
                 plan,
                 roster=SumRoster(frozenset(invitation.members), invitation.needed),
@@ -544,7 +548,7 @@ class Participant:
             _require_latest(self._site, invitation.session, Stage.ADVERTISE, 0)
             if invitation.follows is not None:
                 self._take_up(invitation.follows, invitation.session)
-            duties = SiteDuties(self._site, self._data, self._delivery, self._tell, self._show)
+            duties = SiteDuties(site, self._data, self._delivery, self._tell, self._show)
             client = SummationClient.join(invitation, self._site.key, duties, setting=self._setting)
             self._store(client)
             reply = self._recorded(invitation.session, Stage.ADVERTISE, client.receive(request))
@@ -565,14 +569,14 @@ class Participant:
         self._site.ledger.record_sent(session, Departure.of(STEPS[stage], reply))
         return reply
 
-    def _approved(self, invitation: Invitation) -> Approved:
-        if not self._site.approvers:
+    def _approved(self, site: Site, invitation: Invitation) -> Approved:
+        if not site.approvers:
             return Approved(None)
         if self._delivery is not None:
-            refuse_unread(self._site)
+            refuse_unread(site)
         # Of two rounds the first is approved of.
         evaluation = invitation.follows or invitation.session
-        return approval_of(self._site, evaluation, invitation.plan, invitation.coordinator)
+        return approval_of(site, evaluation, invitation.plan, invitation.coordinator)
 
     def _read(self, plan: EvaluationPlan) -> tuple[Fingerprint | None, RowSummary | None]:
         """The rows of an exact sum, where no model is needed to have them.

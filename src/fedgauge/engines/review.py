@@ -17,7 +17,7 @@ from fedgauge.engines.participant import (
     judge_origin,
     naming,
 )
-from fedgauge.engines.site_rows import Rows
+from fedgauge.engines.site_rows import Rows, rows_of
 from fedgauge.errors import ExchangeError, FedgaugeError, InputError, located
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan import EvaluationPlan
@@ -85,6 +85,7 @@ class Review(NamedTuple):
 
 def review(site: Site, invitation: Invitation) -> Review:
     """What an invitation asks, what the site file says to it, and whether it is approved."""
+    site = site.in_session(invitation.follows or invitation.session)
     joined = _joined(site, invitation)
     refusal, plan = _judged(site, invitation, joined)
     approver, unapproved = None, None
@@ -226,7 +227,7 @@ class Rehearsal(NamedTuple):
         return self.review.refusal is None and self.refusal is None
 
 
-def rehearse(exchange: Exchange, site: Site, rows: Rows) -> Rehearsal:
+def rehearse(exchange: Exchange, site: Site, rows: Rows | None = None) -> Rehearsal:
     """What would become of these rows, and of the plan, were this site to join with them.
 
     Nothing of the rows leaves: neither a reply nor an entry in the ledger is made. An operator who
@@ -243,6 +244,7 @@ def rehearse(exchange: Exchange, site: Site, rows: Rows) -> Rehearsal:
     if seen.plan is None:
         return Rehearsal(seen, None, (), None)
     plan = seen.plan
+    rows = rows_of(site, plan, rows)
     rows.check(plan, site)
     told = _with_classes(plan)
     histogram, oddities = count_leniently(told, lambda: rows.data(plan, site))

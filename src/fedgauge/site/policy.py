@@ -4,13 +4,14 @@ import math
 import os
 import re
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Final, Literal, Self, get_args
 
 import msgspec
 
 from fedgauge.data.examples import Label, meaning
-from fedgauge.errors import PlanRefused, SiteError
+from fedgauge.errors import PlanRefused, SiteError, located
 from fedgauge.keys import is_anybodys, key_from_text
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.limits import check_bins, has_long_keys
@@ -18,6 +19,7 @@ from fedgauge.plan.task import Task, measured_by, quoted
 from fedgauge.privacy import AnyPrivacyModel, DistributedDP, SecureAggregation
 from fedgauge.privacy.models import tag_of
 from fedgauge.site.ledger_entries import Cost
+from fedgauge.site.rows import NamedRows
 from fedgauge.storage import bounded, faults, open_regular, require_own
 
 LEAST_COHORT: Final = 3
@@ -170,6 +172,7 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     witness: str | None = None
     policy: Policy = msgspec.field(default_factory=Policy)
     agent: AgentRules = msgspec.field(default_factory=AgentRules)
+    data: NamedRows | None = None
     coordinators: tuple[Party, ...] = ()
     peers: tuple[Party, ...] = ()
     approvers: tuple[Party, ...] = ()
@@ -181,6 +184,35 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             path = getattr(self, name)
             if path is not None and (not path or "\0" in path):
                 raise SiteError(f"{name} must be the path of a file.")
+        if self.data is not None:
+            with located("[data]"):
+                self._check_data(self.data)
+
+    def _check_data(self, data: NamedRows) -> None:
+        if not data.path or "\0" in data.path:
+            raise SiteError("path must be that of a file.")
+        period = data.pattern.period
+        if data.periods is not None and not period:
+            raise SiteError(
+                "periods are stated, and the path is the same in all of them. Leave periods out, "
+                "or name files by period: scores/{year}-W{week}.csv."
+            )
+        if data.periods is not None:
+            check_name("dataset, with a period,", self.dataset_on(date.max))
+
+    def dataset_on(self, day: date) -> str:
+        """What budgets are about on a day: a period alone where the file says that all differ."""
+        if self.data is None or self.data.periods is None:
+            return self.dataset
+        _, period = self.data.pattern.on(day)
+        return f"{self.dataset}-{period}"
+
+    def has_period(self, dataset: str) -> bool:
+        """Whether this is the name of a period of its data."""
+        if self.data is None or self.data.periods is None:
+            return False
+        start = f"{self.dataset}-"
+        return dataset.startswith(start) and self.data.pattern.names(dataset.removeprefix(start))
 
     @classmethod
     def from_text(cls, text: str) -> Self:
