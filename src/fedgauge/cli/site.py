@@ -1,19 +1,28 @@
 """Commands about a site: its key, whom it trusts, and what its data has cost in privacy."""
 
+import signal
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
+from threading import Event
 from typing import Annotated
 
+import msgspec
 import typer
 from rich.table import Table
 
 from fedgauge import storage
 from fedgauge.cli.command import command
 from fedgauge.cli.options import HERE, Model, SiteOption
-from fedgauge.cli.terminal import epsilon_of, price, print_whole, screen
+from fedgauge.cli.terminal import epsilon_of, price, print_whole, screen, warn
 from fedgauge.doctor import examine
+from fedgauge.engines.agent import Agent
+from fedgauge.engines.agent import Event as AgentEvent
 from fedgauge.errors import FedgaugeError, SiteError
-from fedgauge.keys import key_from_text, key_to_text
+from fedgauge.escaping import in_one_line
+from fedgauge.keys import SigningKey, key_from_text, key_to_text
+from fedgauge.plan import EvaluationPlan
+from fedgauge.plan import plan as plans
 from fedgauge.privacy import DistributedDP, LocalDP
 from fedgauge.privacy.models import tag_of
 from fedgauge.site import (
@@ -29,6 +38,8 @@ from fedgauge.site import (
 )
 from fedgauge.site.log import Left, to_csv, what_left
 from fedgauge.site.setup import Role
+from fedgauge.site.standing import approve_ahead, standing_approvals
+from fedgauge.vertical.label_party import ROW_KINDS
 
 site_app = typer.Typer(
     help="Make and show a site: its key, its limits and its partners.", no_args_is_help=True
@@ -142,6 +153,101 @@ def dataset(
         "its ledger goes on" if known else "nothing is spent on it, so use it for new data only"
     )
     screen.print(f"The data of {site.name} are now {site.dataset}; {stands}")
+
+
+@site_app.command("run")
+@command()
+def run(
+    folder: Annotated[str, typer.Argument(help="Where invitations come to.")],
+    every: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.05)] = 10.0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print each event as one line of JSON.")
+    ] = False,
+    site_file: SiteOption = HERE,
+) -> None:
+    """Answer invitations unattended, within the site file, until stopped.
+
+    FOLDER holds one folder for each evaluation, as `exchange run` makes them. The rows are those
+    that [data] declares in the site file. What it prints describes rows, so keep it at this site.
+    It can be stopped and started at any time; one runs for a site.
+
+    Examples:
+      fedgauge site run /shared/stroke --site hospital-a/site.toml
+      fedgauge site run /shared/stroke --site hospital-a/site.toml --every 60 --json
+    """
+    agent = Agent(folder, site_file, kinds=ROW_KINDS)
+    stopped = Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+    with agent.alone():
+        screen.print(f"Waiting for invitations in {in_one_line(folder)}")
+        while not stopped.is_set():
+            for told in agent.step(plans.now()):
+                _say_event(told, as_json=as_json)
+            stopped.wait(every)
+
+
+def _say_event(event: AgentEvent, *, as_json: bool) -> None:
+    texts = {
+        "folder": event.place,
+        "evaluation": event.evaluation,
+        "event": event.kind,
+        "told": event.told,
+    }
+    texts = {"time": f"{event.time:%Y-%m-%dT%H:%M:%SZ}"} | {
+        name: in_one_line(text) for name, text in texts.items()
+    }
+    line = " ".join(filter(None, texts.values()))
+    if as_json:
+        typer.echo(msgspec.json.encode(texts))
+    elif event.kind in ("warning", "refused", "failed"):
+        warn(line)
+    else:
+        screen.print(line)
+
+
+@site_app.command("approve")
+@command()
+def approve(
+    plan: Annotated[Path, typer.Argument(help="The plan, .toml or .json.")],
+    key: Annotated[Path, typer.Option(help="The approver's key file.")],
+    times: Annotated[int, typer.Option(help="Most evaluations that may be joined under it.")],
+    until: Annotated[
+        datetime, typer.Option(help="The last day, in UTC, on which.", formats=["%Y-%m-%d"])
+    ],
+    coordinator: Annotated[
+        str | None,
+        typer.Option(help=r"Who may ask, as the site file says. \[default: its only coordinator]"),
+    ] = None,
+    site_file: SiteOption = HERE,
+) -> None:
+    """Officer: sign ahead that this site may join a plan so many times, where it has approvers.
+
+    It is for this plan alone, and for the data that the site file names now: a dataset, or all its
+    periods. `fedgauge explain` shows what the plan asks. Nothing is signed that the site would
+    refuse.
+
+    Example:
+      fedgauge site approve plan.toml --times 26 --until 2027-06-30 --key officer.key
+    """
+    site = Site.from_toml(site_file)
+    asking = _coordinator(site, coordinator)
+    loaded = EvaluationPlan.load(plan)
+    signer = SigningKey.load(key)
+    path = approve_ahead(site, loaded, asking, signer, times=times, until=until.date())
+    screen.print(
+        f"Approved ahead: plan {loaded.digest[:32]}, asked for by {site.coordinators[asking]}, "
+        f"{times:,} times until {until:%Y-%m-%d}, at {price(site.cost(loaded))} each\n"
+        f"Kept in {path}. To withdraw it, delete that file."
+    )
+
+
+def _coordinator(site: Site, name: str | None) -> bytes:
+    """The key of a coordinator by its name, or of the only one."""
+    named = [key for key, known in site.coordinators.items() if name in (None, known)]
+    if len(named) != 1:
+        listed = ", ".join(site.coordinators.values()) or "none"
+        raise SiteError(f"name one of the coordinators in {site.path}: {listed} (--coordinator).")
+    return named[0]
 
 
 @site_app.command("witness")
@@ -328,6 +434,9 @@ def _site_table(site: Site) -> Table:
         for key, name in parties.items():
             if key != site.key.public or title != "Other site":
                 table.add_row(f"{title} {name}", key_to_text(key))
+    for each in standing_approvals(site):
+        told = f"plan {each.plan[:8]} on {each.dataset}: at most {each.times:,} times"
+        table.add_row("Approved ahead", f"{told}, until {each.until}")
     if not site.coordinators:
         table.add_row("Coordinator", "none: `fedgauge site trust --coordinator` adds one")
     return table

@@ -300,6 +300,7 @@ class Waiting(NamedTuple):
     `overdue` says that the round took longer than the deadline, and cannot go on without them.
     """
 
+    place: str  # the name of its folder
     exchange: Exchange
     progress: Progress
     why: str
@@ -309,6 +310,7 @@ class Waiting(NamedTuple):
 class Finished(NamedTuple):
     """A run that came to its result, which its folder has, too."""
 
+    place: str
     exchange: Exchange
     result: Evaluation
 
@@ -377,7 +379,7 @@ class Run:
         exchange = Exchange(self._folder.folder(note.place), self._site)
         state = self._site.folder / "sessions" / f"{note.evaluation}.server"
         if not state.exists():
-            if (finished := self._finished(exchange)) is not None:
+            if (finished := self._finished(note.place, exchange)) is not None:
                 return finished
             if note.round[1] == Stage.OPEN:
                 raise ExchangeError(
@@ -392,7 +394,9 @@ class Run:
         try:
             outcome = self._advanced(coordinator, note, now)
         except StillWaiting as waiting:
-            return Waiting(exchange, exchange.progress(), str(waiting), self._is_over(note, now))
+            return Waiting(
+                note.place, exchange, exchange.progress(), str(waiting), self._is_over(note, now)
+            )
         except ProtocolError:
             faulty = [fault for fault in exchange.faults(exchange.invitation()) if fault.proved]
             if not (self._restart and faulty):
@@ -402,10 +406,10 @@ class Run:
             coordinator.abandon()
             return self.step(now)
         if isinstance(outcome, Evaluation):
-            return Finished(exchange, outcome)
+            return Finished(note.place, exchange, outcome)
         present = (outcome.invitation.session.hex(), int(outcome.stage))
         self._save(msgspec.structs.replace(note, round=present, since=now))
-        return Waiting(exchange, outcome, "")
+        return Waiting(note.place, exchange, outcome, "")
 
     def close(self) -> None:
         """Let the next step start a new evaluation: the result of this one was taken."""
@@ -439,14 +443,14 @@ class Run:
         Coordinator(exchange, self._site, totals=self._totals).begin(server)
         return note
 
-    def _finished(self, exchange: Exchange) -> Finished | None:
+    def _finished(self, place: str, exchange: Exchange) -> Finished | None:
         """The result that an earlier step put into the folder, and was killed before it said so."""
         try:
             if not exchange.is_finished(exchange.invitation()):
                 return None
         except FedgaugeError:
             return None
-        return Finished(exchange, Evaluation.from_bytes(exchange.result()))
+        return Finished(place, exchange, Evaluation.from_bytes(exchange.result()))
 
     def _note(self) -> _RunNote | None:
         try:

@@ -12,6 +12,7 @@ import msgspec
 from fedgauge.data.fingerprint import Fingerprint
 from fedgauge.errors import LedgerError, SiteError
 from fedgauge.keys import key_from_text, key_to_text
+from fedgauge.plan import plan as plans
 from fedgauge.storage import MALFORMED
 
 Kind = Literal["reserve", "commit", "reply", "sent", "release", "data", "survivors", "limit"]
@@ -240,7 +241,7 @@ def encode(entry: Entry) -> str:
     """The line of a new entry, dated now."""
     cost, roster, asked, turn = entry.cost, entry.roster, entry.asked, entry.turn
     line = _Line(
-        time=datetime.now(UTC).isoformat(timespec="seconds"),
+        time=plans.now().isoformat(timespec="seconds"),
         kind=entry.kind,
         session=None if entry.session is None else entry.session.hex(),
         account=entry.account,

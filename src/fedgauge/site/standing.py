@@ -12,7 +12,7 @@ from fedgauge import storage
 from fedgauge.errors import PlanRefused, SiteError
 from fedgauge.keys import SigningKey, key_from_text, key_to_text, verify
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.plan import now
+from fedgauge.plan import plan as plans
 from fedgauge.site.ledger_entries import StandingUse
 from fedgauge.site.site import Site, approval_path, require_approval, require_approver
 from fedgauge.storage import MALFORMED, read_bounded
@@ -26,8 +26,9 @@ _ENDING: Final = ".standing"
 class StandingApproval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What an approver signed, as kept in the site's folder.
 
-    It is for a plan, all of it, asked for by one coordinator, on one dataset of one site: at most
-    `times` evaluations, joined on the day `until` at the latest, in UTC.
+    It is for a plan, all of it, asked for by one coordinator, on one dataset of one site or, with
+    a pattern such as ``stroke-{year}-W{week}``, on those of its periods: at most `times`
+    evaluations, joined on the day `until` at the latest, in UTC.
     """
 
     plan: str
@@ -61,7 +62,7 @@ class StandingApproval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def fits(self, site: Site, plan: EvaluationPlan, coordinator: bytes) -> bool:
         """Whether it is about this plan, by this coordinator, on the data of today."""
-        asked = (plan.whole.digest, key_to_text(coordinator), site.dataset)
+        asked = (plan.whole.digest, key_to_text(coordinator), _data_of(site))
         return asked == (self.plan, self.coordinator, self.dataset)
 
     @property
@@ -93,13 +94,13 @@ def approve_ahead(
     require_approver(site, key)
     if not 1 <= times <= _MOST_TIMES:
         raise SiteError(f"a standing approval is for 1 to {_MOST_TIMES:,} times, got {times:,}.")
-    if until < now().date():
+    if until < plans.now().date():
         raise SiteError(f"the day until which it holds is over: {until}. Name a later one.")
     site.judge(plan, members=tuple(site.peers), coordinator=coordinator)
     approval = StandingApproval(
         plan.whole.digest,
         key_to_text(coordinator),
-        site.dataset,
+        _data_of(site),
         times,
         until.isoformat(),
         key_to_text(key.public),
@@ -169,6 +170,14 @@ def _unless_withdrawn(
     )
 
 
+def _data_of(site: Site) -> str:
+    """What an approval is on: a dataset or, where each period is one, their pattern."""
+    file = site.written
+    if file.data is None or not site.has_periods:
+        return site.dataset
+    return f"{file.dataset}-{file.data.pattern.period}"
+
+
 def _latest(site: Site) -> datetime:
     """The time, and no earlier than the ledger's last entry: a clock may be set back."""
-    return max([now(), *(entry.time for entry in site.ledger.entries()[-1:])])
+    return max([plans.now(), *(entry.time for entry in site.ledger.entries()[-1:])])
