@@ -1,13 +1,21 @@
 """Three hospitals with agents and a coordinator, week after week, by a clock that the test sets."""
 
+import errno
+import os
+import sqlite3
+import tempfile
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import numpy as np
 from consortium import COORDINATOR, NAMES, Consortium
 from counts import pooled_counts
+from forks import Deadline
 from rows import draw_client
 from sites import open_policy
 
+from fedgauge import storage
 from fedgauge.engines.agent import Agent
 from fedgauge.engines.coordinator import Finished, Run
 from fedgauge.plan import plan as plans
@@ -22,6 +30,62 @@ label = "y"
 score = "p"
 periods = "disjoint"
 """
+
+
+class Killed(BaseException):
+    """The end of a process, as far as one test in a process can have it."""
+
+
+class Raising(Deadline):
+    """Ends what runs at the n-th point that is passed."""
+
+    def point(self):
+        self.passed += 1
+        if self.passed == self.last:
+            raise Killed
+
+
+@contextmanager
+def dying(last):
+    """What runs in here ends just before its n-th change of a file."""
+    patched = [(os, "replace"), (os, "unlink"), (os, "mkdir"), (tempfile, "mkstemp")]
+    saved = [(*each, getattr(*each)) for each in [*patched, (sqlite3, "connect")]]
+    deadline = Raising(last)
+    deadline.watch_changes()
+    try:
+        yield deadline
+    except Killed:
+        pass
+    finally:
+        for module, name, value in saved:
+            setattr(module, name, value)
+
+
+@contextmanager
+def full_disk(folder, patch):
+    """Nothing can be written below a folder."""
+    make = storage._temporary
+    connect = sqlite3.connect
+
+    def refusing(path):
+        if Path(path).is_relative_to(folder):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return make(path)
+
+    class Full(sqlite3.Connection):
+        def execute(self, statement, *args):
+            if statement == "COMMIT":
+                raise sqlite3.OperationalError("database or disk is full")
+            return super().execute(statement, *args)
+
+    def connected(database, *args, **options):
+        full = str(folder) in str(database)
+        return connect(database, *args, **({"factory": Full} if full else {}) | options)
+
+    with patch.context() as within:
+        within.setattr(storage, "_temporary", refusing)
+        within.setattr(sqlite3, "connect", connected)
+        yield
 
 
 class Hospitals(Consortium):
@@ -89,6 +153,13 @@ class Hospitals(Consortium):
 
     def kinds(self, name):
         return [event.kind for site, event in self.told if site == name]
+
+    def killed(self, name, last):
+        """A step of an agent that is killed just before its n-th change of a file, if it gets there."""
+        with dying(last) as deadline:
+            self.look(name)
+        self.restart(name)
+        return deadline.passed >= last
 
     def running(self, **options):
         """The coordinator's side of an evaluation: made again, it is one that was restarted."""

@@ -2,9 +2,10 @@
 
 import shlex
 import time
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 import msgspec
 import typer
@@ -128,11 +129,51 @@ def budget_in_words(budget: BudgetState, joined: JoinedSession | None, site: Sit
     return told if joined.status == "released" else f"{told} This evaluation is in it."
 
 
-_STILL_WAITING: Final = 3
+_STILL_WAITING: Final = 3  # an exit code
+_UNITS: Final = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """How long a run waits, and for whom."""
+
+    panel: ClassVar[str] = "How long to wait"
+
+    deadline: Annotated[
+        str | None,
+        typer.Option(
+            help="How long a round waits for all, such as 3d, 12h or 30m. After it, the run goes "
+            "on without the others if the plan allows it, or ends with exit code 3."
+        ),
+    ] = None
+    min_sites: Annotated[
+        int, typer.Option(help="Fewest answers with which it goes on after the deadline.")
+    ] = 0
+    restart: Annotated[
+        bool,
+        typer.Option(
+            "--restart", help="If a site breaks the rules, begin again without it; all pay again."
+        ),
+    ] = False
+    once: Annotated[
+        bool, typer.Option("--once", help="Do what can be done now. Exit code 3: not done yet.")
+    ] = False
+    every: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.05)] = 10.0
+
+    def as_time(self) -> timedelta | None:
+        """The deadline of a round."""
+        if self.deadline is None:
+            return None
+        try:
+            return timedelta(**{_UNITS[self.deadline[-1:]]: float(self.deadline[:-1])})
+        except (KeyError, ValueError, OverflowError):
+            raise fg.InputError(
+                f"--deadline is a time such as 3d, 12h or 30m, got {self.deadline!r}."
+            ) from None
 
 
 @app.command("run", rich_help_panel="Coordinator")
-@command()
+@command(usual="plan folder deadline once site_file quiet")
 def run_unattended(
     plan: Annotated[Path, typer.Argument(help="The plan, .toml or .json.")],
     folder: Annotated[str, typer.Argument(help="The folder that holds all evaluations.")],
@@ -143,30 +184,12 @@ def run_unattended(
         list[str] | None,
         typer.Option(help=r"A peer to invite; may be repeated. \[default: all]"),
     ] = None,
-    deadline: Annotated[
-        str | None,
-        typer.Option(
-            help="How long a round waits for all, such as 3d, 12h or 30m. After it, the run goes "
-            "on without the others if the plan allows it, or ends with exit code 3."
-        ),
-    ] = None,
-    min_sites: Annotated[
-        int, typer.Option(help="Fewest answers with which it goes on after the deadline.")
-    ] = 0,
-    restart: Annotated[
-        bool,
-        typer.Option(
-            "--restart", help="If a site breaks the rules, begin again without it; all pay again."
-        ),
-    ] = False,
-    once: Annotated[
-        bool, typer.Option("--once", help="Do what can be done now. Exit code 3: not done yet.")
-    ] = False,
-    every: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.05)] = 10.0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print what is new as lines of JSON.")
     ] = False,
     site_file: SiteOption = HERE,
+    *,
+    patience: Patience,
 ) -> None:
     """Coordinator: one evaluation from invitation to result, for sites with an agent.
 
@@ -192,9 +215,9 @@ def run_unattended(
         loaded,
         members,
         totals=totals_for,
-        deadline=None if deadline is None else _duration(deadline),
-        min_sites=min_sites,
-        restart=restart,
+        deadline=patience.as_time(),
+        min_sites=patience.min_sites,
+        restart=patience.restart,
     )
     with run.alone():
         told = ""
@@ -203,21 +226,11 @@ def run_unattended(
             if line != told:
                 _say_line(line, as_json=as_json)
             told = line
-            if once or step.overdue:
+            if patience.once or step.overdue:
                 raise typer.Exit(_STILL_WAITING)
-            time.sleep(every)
+            time.sleep(patience.every)
         _say_finished(step, site, as_json=as_json)
         run.close()
-
-
-_UNITS: Final = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
-
-
-def _duration(text: str) -> timedelta:
-    try:
-        return timedelta(**{_UNITS[text[-1:]]: float(text[:-1])})
-    except (KeyError, ValueError, OverflowError):
-        raise fg.InputError(f"--deadline is a time such as 3d, 12h or 30m, got {text!r}.") from None
 
 
 def _waiting_line(step: Waiting, *, as_json: bool) -> str:

@@ -160,6 +160,9 @@ def dataset(
 def run(
     folder: Annotated[str, typer.Argument(help="Where invitations come to.")],
     every: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.05)] = 10.0,
+    once: Annotated[
+        bool, typer.Option("--once", help="Do what can be done now, and end.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print each event as one line of JSON.")
     ] = False,
@@ -180,10 +183,11 @@ def run(
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     with agent.alone():
         screen.print(f"Waiting for invitations in {in_one_line(folder)}")
-        while not stopped.is_set():
+        while True:
             for told in agent.step(plans.now()):
                 _say_event(told, as_json=as_json)
-            stopped.wait(every)
+            if once or stopped.wait(every):
+                break
 
 
 def _say_event(event: AgentEvent, *, as_json: bool) -> None:

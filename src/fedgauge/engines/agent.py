@@ -4,6 +4,7 @@ It only decides which step is due. What a step may do is judged where the step i
 be lost is in the folder, the ledger and the site's `sessions`: an agent can be killed at any time.
 """
 
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +22,6 @@ from fedgauge.engines.participant import STEPS, Participant, judge_origin
 from fedgauge.engines.review import rehearse, review
 from fedgauge.engines.site_rows import Rows
 from fedgauge.errors import FedgaugeError, PlanRefused, SiteError
-from fedgauge.plan.explain import brief
 from fedgauge.secagg import Invitation, Stage
 from fedgauge.site import Site
 from fedgauge.site.rows import NamedRows
@@ -176,7 +176,7 @@ class _Visit:
     ) -> None:
         self._exchange = Exchange(folder, site)
         self._has_invitation = folder.holds(INVITATION)
-        self._where = str(folder)
+        self._where = shlex.quote(str(folder))
         self._site = site
         self._now = now
         self._kinds = kinds
@@ -238,7 +238,11 @@ class _Visit:
             return
         join(self._exchange, site, kinds=self._kinds)
         self.mine = True
-        yield "joined", brief(invitation.plan)
+        yield (
+            "joined",
+            f"plan {invitation.plan_digest[:8]}, asked for by {seen.coordinator}, with "
+            f"{len(seen.sites)} sites, on {site.dataset}",
+        )
 
     def _answer(self, stage: Stage, first: bytes) -> Iterator[tuple[Kind, str]]:
         """Answer the request of a round, also one that was answered and whose reply is gone."""
