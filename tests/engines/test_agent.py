@@ -1,11 +1,18 @@
 """Sites that run unattended: what their agents answer, refuse and survive."""
 
+import itertools
+import shutil
+from contextlib import suppress
+
 import numpy as np
 import pytest
-from agents import Hospitals
-from consortium import A, B, C
+from agents import DAY, MINUTE, MONDAY, WEEK, Hospitals, dying, full_disk
+from consortium import COORDINATOR, A, B, C
 from counts import counts_of
 from exchange import EXACT, NOISY
+
+from fedgauge.engines.coordinator import Coordinator, Finished
+from fedgauge.errors import FedgaugeError
 
 pytestmark = pytest.mark.usefixtures("few_redraws", "quick_disk")
 
@@ -60,40 +67,145 @@ def assert_released(hospitals, finished, week):
         assert [each.step for each in left] == ["join", "share", "submit", "confirm", "reveal"]
 
 
-class Half:
-    """26 weeks in which something goes wrong in most."""
+def killed_agent(hospitals):
+    """Hospital A's agent is killed before its n-th change of a file, for every n."""
+    last = itertools.count(1)
+    while not isinstance(hospitals.running().step(hospitals.clock), Finished):
+        for name in (B, C):
+            hospitals.look(name)
+        while hospitals.killed(A, next(last)):
+            pass
+        hospitals.clock += MINUTE
+        last = itertools.count(1)
+    return hospitals.until_finished()
 
-    def __init__(self, hospitals, patch):
-        self.hospitals = hospitals
-        self.patch = patch
 
-    def run(self, week):
-        """One week; its result, or None where it was refused."""
-        faults = {
-            2: self.killed_agent,
-            5: self.killed_coordinator,
-            8: self.late_site,
-            10: self.full_site,
-            12: self.full_share,
-            14: self.removed_folder,
-            16: self.late_rows,
-            18: self.every_one_killed,
-            20: self.abandoned,
-            22: self.fresh_agents,
-        }
-        return faults.get(week, self.hospitals.until_finished)()
+def killed_coordinator(hospitals):
+    """The same of the coordinator, whose result is not lost when it was killed just after."""
+    outcome = None
+    while not isinstance(outcome, Finished):
+        for last in itertools.count(1):
+            with dying(last) as deadline:
+                outcome = hospitals.running().step(hospitals.clock)
+            if deadline.passed < last:
+                break
+        for name in hospitals.names:
+            hospitals.look(name)
+        hospitals.clock += MINUTE
+    return hospitals.until_finished()
 
-    def killed_agent(self):
-        last = iter(range(1, 60))
-        tick = self.hospitals.look
 
-        def dying_look(name):
-            if name == A and self.hospitals.killed(A, next(last)):
-                return []
-            return tick(name)
+def late_site(hospitals):
+    """Hospital C is away for two days; a run that waits for one day ends, and the next goes on."""
+    hospitals.down = {C}
+    for _ in range(5):
+        assert not hospitals.tick(deadline=DAY).overdue
+    hospitals.clock += 2 * DAY
+    assert hospitals.tick(deadline=DAY).overdue
+    hospitals.down = set()
+    return hospitals.until_finished()
 
-        self.patch.setattr(self.hospitals, "look", dying_look, raising=True)
-        finished = self.hospitals.until_finished(200)
-        self.patch.undo()
-        self.hospitals.enter(self.patch)
-        return finished
+
+def full_site(hospitals):
+    """The disk of hospital B is full in each round for a while."""
+    return with_full(hospitals, hospitals.folder / B)
+
+
+def full_share(hospitals):
+    return with_full(hospitals, hospitals.shared)
+
+
+def with_full(hospitals, folder):
+    for _ in range(100):
+        with full_disk(folder, hospitals.patch), suppress(FedgaugeError):
+            hospitals.tick()
+        hospitals.clock += 5 * MINUTE
+        outcome = hospitals.tick()
+        if isinstance(outcome, Finished):
+            return hospitals.until_finished()
+        hospitals.clock += 5 * MINUTE
+    raise AssertionError(hospitals.told[-9:])
+
+
+def removed_folder(hospitals):
+    """Somebody takes the evaluation's folder away in every round."""
+    rounds = set()
+    while not isinstance(outcome := hospitals.tick(), Finished):
+        if outcome.progress.stage not in rounds:
+            rounds.add(outcome.progress.stage)
+            shutil.rmtree(hospitals.shared / outcome.place)
+    assert len(rounds) == 5
+    return hospitals.until_finished()
+
+
+def late_rows(hospitals):
+    """The export of hospital A comes a week late; the week stays that of the invitation."""
+    week, path = hospitals.week, hospitals.export(A, hospitals.week)
+    path.rename(hospitals.folder / "kept")
+    for _ in range(5):
+        hospitals.tick()
+    assert "refused" in hospitals.kinds(A)[-1]
+    hospitals.clock += 8 * DAY
+    assert hospitals.week != week
+    (hospitals.folder / "kept").rename(path)
+    hospitals.tick()
+    return hospitals.until_finished()
+
+
+def reversed_labels(hospitals):
+    """Hospital B's labels are reversed; the coordinator gives up, and nobody has paid."""
+    labels, scores = hospitals.rows_of(B, hospitals.week)
+    hospitals.export(B, hospitals.week, (1 - np.asarray(labels), scores))
+    for _ in range(5):
+        outcome = hospitals.tick()
+    site = hospitals.site(COORDINATOR)
+    Coordinator(outcome.exchange, site).abandon()
+    for name in hospitals.names:
+        hospitals.look(name)
+        assert charged(hospitals, name).get(f"stroke-{hospitals.week}", 0) == 0
+    hospitals.running().close()
+    (why,) = [event.told for name, event in hospitals.told[-20:] if event.kind == "refused"]
+    assert "reversed" in why
+    return
+
+
+def fresh_agents(hospitals):
+    """All agents are started anew at every step, and two of a site take turns."""
+    outcome = None
+    while not isinstance(outcome, Finished):
+        outcome = hospitals.tick()
+        for name in hospitals.names:
+            hospitals.restart(name)
+            hospitals.look(name)
+    return hospitals.until_finished()
+
+
+FAULTS = {
+    2: killed_agent,
+    5: killed_coordinator,
+    8: late_site,
+    10: full_site,
+    12: full_share,
+    14: removed_folder,
+    16: late_rows,
+    19: reversed_labels,
+    22: fresh_agents,
+}
+
+
+def test_half_a_year_of_weekly_evaluations(make):
+    hospitals = make(EXACT)
+    results = {}
+    for number in range(26):
+        hospitals.plan = NOISY if number % 2 else EXACT
+        hospitals.clock = max(hospitals.clock, MONDAY + number * WEEK)
+        week = hospitals.week
+        hospitals.export_all()
+        finished = FAULTS.get(number, Hospitals.until_finished)(hospitals)
+        if finished is not None:
+            results[week] = finished
+            assert_released(hospitals, finished, week)
+    assert len(results) == 25
+    assert len({finished.place for finished in results.values()}) == 25
+    for name in hospitals.names:
+        assert set(charged(hospitals, name)) >= {f"stroke-{week}" for week in results}

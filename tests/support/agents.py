@@ -21,6 +21,7 @@ from fedgauge.engines.coordinator import Finished, Run
 from fedgauge.plan import plan as plans
 
 MONDAY = datetime(2026, 1, 5, 6, tzinfo=UTC)
+DAY = timedelta(days=1)
 WEEK = timedelta(days=7)
 MINUTE = timedelta(minutes=1)
 WEEKLY = """
@@ -155,7 +156,7 @@ class Hospitals(Consortium):
         return [event.kind for site, event in self.told if site == name]
 
     def killed(self, name, last):
-        """A step of an agent that is killed just before its n-th change of a file, if it gets there."""
+        """Whether an agent was killed just before its n-th change of a file in one step."""
         with dying(last) as deadline:
             self.look(name)
         self.restart(name)
@@ -192,4 +193,5 @@ class Hospitals(Consortium):
 
     def enter(self, patch):
         """Make the clock that of all sites and of their ledgers."""
+        self.patch = patch
         patch.setattr(plans, "now", lambda: self.clock)
