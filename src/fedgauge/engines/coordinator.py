@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Final
 
 from fedgauge import storage
 from fedgauge.engines.exchange import INVITATION, Exchange, Progress, listed, place_of
@@ -17,6 +18,7 @@ from fedgauge.secagg import Invitation, Stage, Sum, SummationServer
 from fedgauge.site import Site
 from fedgauge.storage import MOST_STATE, read_bounded
 
+_DIGITS: Final = 32  # of an id, in the name of its state
 FindTotals = Callable[[Site, EvaluationPlan], KnownTotals | None]
 
 
@@ -81,13 +83,19 @@ class Coordinator:
             return self._advance(without_missing=without_missing)
 
     def _restore(self, evaluation: str | None) -> None:
-        """Write an invitation again that is gone or damaged, from what is stored here."""
+        """Write an invitation again that is gone, damaged or replaced, from what is stored here."""
         try:
-            self._exchange.invitation()
+            found = self._exchange.invitation()
         except FedgaugeError:
-            lost = self._lost(evaluation) if self._exchange.has_folder else None
+            lost = self._lost(evaluation) if self._exchange.has_folder or evaluation else None
             if lost is None:
                 raise
+        else:
+            if self._path(found).exists():
+                return
+            # Another's, or an old one. Other files say whether this is the folder of one under way.
+            lost = self._lost(evaluation) if self._exchange.sessions() or evaluation else None
+        if lost is not None:
             invitation = self._read_state(lost).invitation
             self._exchange.write_request(invitation, Stage.ADVERTISE, COORDINATOR, invitation.data)
 
@@ -96,7 +104,8 @@ class Coordinator:
         pending = sorted(self._sessions.glob("*.server"))
         here = self._exchange.sessions()
         if evaluation is not None:
-            pending = [path for path in pending if path.stem.startswith(evaluation.lower())]
+            begin = evaluation.lower()[:_DIGITS]
+            pending = [path for path in pending if path.stem.startswith(begin)]
         elif here:
             pending = [path for path in map(self._named, sorted(here)) if path in pending]
         if len(pending) > 1:
@@ -231,4 +240,4 @@ class Coordinator:
         return self._named(invitation.follows or invitation.session)
 
     def _named(self, evaluation: bytes) -> Path:
-        return self._sessions / f"{evaluation.hex()[:32]}.server"
+        return self._sessions / f"{evaluation.hex()[:_DIGITS]}.server"
