@@ -13,7 +13,6 @@ from fsspec.implementations.memory import MemoryFileSystem
 import fedgauge as fg
 from fedgauge.engines.exchange import Exchange
 from fedgauge.engines.folder import open_folder
-from fedgauge.secagg import Stage
 
 SECRET = "hunter2"  # noqa: S105  (what no error may hold)
 THREE = NAMES[:3]

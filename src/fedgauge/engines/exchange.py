@@ -121,8 +121,10 @@ class Exchange:
 
     def _invited(self, folder: Folder) -> Invitation:
         """The invitation in a folder; of several one from who is known here."""
-        found = _understood(folder, INVITATION, "an invitation", Invitation)
-        return next((each for each in found if knows(self._site, each)), found[0])
+        found = _understood(
+            folder, INVITATION, "an invitation", Invitation, enough=lambda i: knows(self._site, i)
+        )
+        return found[-1] if knows(self._site, found[-1]) else found[0]
 
     def _at(self, invitation: Invitation) -> Folder:
         """The folder that the files of a round pass through."""
@@ -216,7 +218,7 @@ class Exchange:
                 raise ExchangeError("it is evidence about another evaluation.")
             return evidence.judged()
 
-        found = _readable(_evidence(folder, EVIDENCE), judged)
+        found = _readable(_evidence(folder, EVIDENCE), judged, enough=lambda _: False)
         return [*dict.fromkeys(chain.from_iterable(found))]
 
     def write_evidence(self, invitation: Invitation, evidence: File) -> None:
@@ -393,7 +395,9 @@ def _envelopes(
 
 
 def _evidence(folder: Folder, name: str) -> list[File]:
-    return _understood(folder, name, "evidence", File.from_bytes, most=_MOST_EVIDENCE)
+    return _understood(
+        folder, name, "evidence", File.from_bytes, enough=lambda _: False, most=_MOST_EVIDENCE
+    )
 
 
 def _require_result(saved: bytes, invitation: Invitation) -> None:
@@ -406,7 +410,13 @@ def _require_result(saved: bytes, invitation: Invitation) -> None:
 
 
 def _understood(
-    folder: Folder, name: str, kind: str, read: Callable[[bytes], M], *, most: int = MOST_BYTES
+    folder: Folder,
+    name: str,
+    kind: str,
+    read: Callable[[bytes], M],
+    *,
+    enough: Callable[[M], bool] = lambda _: True,
+    most: int = MOST_BYTES,
 ) -> list[M]:
     """What the versions of a file say; an error names the file, and what to do."""
 
@@ -417,17 +427,22 @@ def _understood(
             place = folder.place(name)
             raise type(error)(f"cannot use {place} as {kind}: {error} {_AGAIN}") from None
 
-    return _readable(folder.versions(name, most), understood)
+    return _readable(folder.versions(name, most), understood, enough=enough)
 
 
-def _readable(versions: Iterable[V], read: Callable[[V], M]) -> list[M]:
-    """What all say that can be read; the first error where none can."""
+def _readable(
+    versions: Iterable[V], read: Callable[[V], M], *, enough: Callable[[M], bool] = lambda _: True
+) -> list[M]:
+    """What those say that can be read, up to one that is enough; the first error where none can."""
     found, refused = [], []
     for data in versions:
         try:
             found.append(read(data))
         except FedgaugeError as error:
             refused.append(error)
+            continue
+        if enough(found[-1]):
+            break
     if not found:
         raise refused[0]
     return found

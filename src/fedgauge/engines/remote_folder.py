@@ -12,6 +12,7 @@ import functools
 import os
 import re
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any, Final, TypeVar
 
 from fedgauge.engines.folder import Folder, InTheWay, beside
@@ -89,7 +90,7 @@ class RemoteFolder(Folder):
 
     def holds(self, name: str) -> bool:
         """Whether there is any version of a file."""
-        return self._size(name) is not None or bool(self._beside(name))
+        return self._size(name) is not None or any(self._beside(name))
 
     def read(self, name: str, most: int) -> bytes:
         """The bytes of an object of at most so many."""
@@ -102,7 +103,7 @@ class RemoteFolder(Folder):
         """The bytes of a file, and of those beside it: anybody may have taken its name."""
         refused: FedgaugeError | None = None
         found = False
-        for each in (name, *self._beside(name)):
+        for each in chain((name,), self._beside(name)):
             try:
                 data = self.read(each, most)
             except ExchangeError as error:
@@ -161,12 +162,12 @@ class RemoteFolder(Folder):
         except _Unfit:
             return False
 
-    def _beside(self, name: str) -> list[str]:
+    def _beside(self, name: str) -> Iterator[str]:
         """The names that :func:`beside` gave to versions of a file."""
         *_, kind, ending = name.split(".")
         stem = name.removesuffix(f"{kind}.{ending}")
         made = re.compile(rf"{re.escape(stem)}[0-9a-f]{{16}}\.{kind}\.{ending}")
-        return [each for each in self.names() if made.fullmatch(each)]
+        yield from filter(made.fullmatch, self.names())
 
     def _size(self, name: str) -> int | None:
         """How many bytes an object has; None where there is none, and -1 for what is no object."""
@@ -298,7 +299,7 @@ def _connect(sftp: Any) -> None:
 
 def _pipe(sftp: Any, path: str, value: bytes, mode: str = "overwrite", **_: Any) -> None:
     """As the driver does, but in one step: between two, another could write."""
-    with sftp.ftp.open(path, "xb" if mode == "create" else "wb") as file:
+    with sftp.ftp.open(path, "wxb" if mode == "create" else "wb") as file:
         file.set_pipelined(True)
         file.write(value)
 
