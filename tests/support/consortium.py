@@ -6,6 +6,7 @@ from sites import open_policy
 
 from fedgauge.engines.coordinator import Coordinator
 from fedgauge.engines.exchange import Exchange, join, submit, take_part
+from fedgauge.engines.folder import open_folder
 from fedgauge.keys import key_to_text
 from fedgauge.secagg import Stage
 from fedgauge.site import Site, create_site
@@ -57,7 +58,7 @@ class Consortium:
         return Coordinator(self.exchange(run), self.site(COORDINATOR), totals=totals_for)
 
     def start(self, run, plan, invited=None):
-        Path(run).mkdir(parents=True, exist_ok=True)
+        open_folder(run).make()
         members = [self.keys[name] for name in invited or self.names]
         return self.coordinator(run).start(plan, members).invitation.session
 

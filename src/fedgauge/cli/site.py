@@ -160,9 +160,7 @@ def dataset(
 def run(
     folder: Annotated[str, typer.Argument(help="Where invitations come to.")],
     every: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.05)] = 10.0,
-    once: Annotated[
-        bool, typer.Option("--once", help="Do what can be done now, and end.")
-    ] = False,
+    once: Annotated[bool, typer.Option("--once", help="Do what can be done now, and end.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print each event as one line of JSON.")
     ] = False,

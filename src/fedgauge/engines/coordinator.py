@@ -28,7 +28,7 @@ from fedgauge.site import Site
 from fedgauge.storage import MALFORMED, MOST_STATE, read_bounded
 
 _MOST_NOTE: Final = 10_000  # bytes
-
+_DIGITS: Final = 32  # of an id, in the name of its state
 FindTotals = Callable[[Site, EvaluationPlan], KnownTotals | None]
 
 
@@ -117,21 +117,21 @@ class Coordinator:
             return self._advance(without_missing=without_missing)
 
     def _restore(self, evaluation: str | None) -> None:
-        """Write an invitation again that is gone or damaged, from what is stored here.
-
-        Also one in whose place there is another, where it is known which it was.
-        """
+        """Write an invitation again that is gone, damaged or replaced, from what is stored here."""
         try:
             found = self._exchange.invitation()
-            begins = (found.follows or found.session).hex()
-            if evaluation is not None and not begins.startswith(evaluation.lower()):
-                raise ExchangeError(
-                    f"the folder has another {INVITATION} than it was started with."
-                )
         except FedgaugeError:
-            lost = self._lost(evaluation) if self._exchange.has_folder else None
+            lost = self._lost(evaluation) if self._exchange.has_folder or evaluation else None
             if lost is None:
                 raise
+        else:
+            begins = (found.follows or found.session).hex()
+            is_wanted = evaluation is None or begins.startswith(evaluation.lower())
+            if self._path(found).exists() and is_wanted:
+                return
+            # Another's, or an old one. Other files say whether this is the folder of one under way.
+            lost = self._lost(evaluation) if self._exchange.sessions() or evaluation else None
+        if lost is not None:
             invitation = self._read_state(lost).invitation
             self._exchange.write_request(invitation, Stage.ADVERTISE, COORDINATOR, invitation.data)
 
@@ -140,7 +140,8 @@ class Coordinator:
         pending = sorted(self._sessions.glob("*.server"))
         here = self._exchange.sessions()
         if evaluation is not None:
-            pending = [path for path in pending if path.stem.startswith(evaluation.lower())]
+            begin = evaluation.lower()[:_DIGITS]
+            pending = [path for path in pending if path.stem.startswith(begin)]
         elif here:
             pending = [path for path in map(self._named, sorted(here)) if path in pending]
         if len(pending) > 1:
@@ -282,7 +283,7 @@ class Coordinator:
         return self._named(invitation.follows or invitation.session)
 
     def _named(self, evaluation: bytes) -> Path:
-        return self._sessions / f"{evaluation.hex()[:32]}.server"
+        return self._sessions / f"{evaluation.hex()[:_DIGITS]}.server"
 
 
 class _RunNote(msgspec.Struct, frozen=True):
@@ -436,7 +437,7 @@ class Run:
         server = invited(self._site, self._plan, members, totals=self._totals)
         session = server.invitation.session.hex()
         place = f"{now:%Y-%m-%d}-{session[:8]}"
-        note = _RunNote(session[:32], place, (session, int(Stage.ADVERTISE)), now)
+        note = _RunNote(session[:_DIGITS], place, (session, int(Stage.ADVERTISE)), now)
         exchange = Exchange(self._folder.folder(place), self._site)
         self._folder.make()
         self._save(note)

@@ -9,8 +9,9 @@ soon as it is there, every step is one of the second round.
 """
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
@@ -45,6 +46,7 @@ _MOST_RESULT: Final = 1 << 26  # bytes: read at each step, and anybody may have 
 HOLDS_ONE: Final = "{} holds an exchange already. Start in an empty folder."
 _AGAIN: Final = "Copy it again, or ask its sender to run the command again."
 M = TypeVar("M")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ class Exchange:
                 return first  # anybody may have put a second one there
         except FedgaugeError:
             first = None  # lost or damaged, and not needed any more
-        second = _understood(folder, INVITATION, "an invitation", Invitation)
+        second = self._invited(folder)
         origin = None if first is None else (first.session, first.coordinator)
         if second.follows is None or origin not in (None, (second.follows, second.coordinator)):
             raise ExchangeError(
@@ -120,7 +122,14 @@ class Exchange:
                 f"{lacking}. Get it from the coordinator, who makes it with `fedgauge "
                 "exchange start`, and again with `fedgauge exchange advance`."
             )
-        return _understood(self._folder, INVITATION, "an invitation", Invitation)
+        return self._invited(self._folder)
+
+    def _invited(self, folder: Folder) -> Invitation:
+        """The invitation in a folder; of several one from who is known here."""
+        found = _understood(
+            folder, INVITATION, "an invitation", Invitation, enough=lambda i: knows(self._site, i)
+        )
+        return found[-1] if knows(self._site, found[-1]) else found[0]
 
     def _at(self, invitation: Invitation) -> Folder:
         """The folder that the files of a round pass through."""
@@ -204,14 +213,8 @@ class Exchange:
 
     def _finished(self, invitation: Invitation, aside: dict[str, str]) -> bool:
         try:
-            saved = self._folder.read(RESULT, _MOST_RESULT)
-            if not signature.is_signed(saved, invitation):
-                raise ExchangeError(
-                    "it is not the result that the coordinator signed for this evaluation."
-                )
-            found = signature.examine(saved, Record.from_json(saved))
-            if found.state != "unknown key":
-                raise ExchangeError(f"it is no result that counts: {found.in_words}.")
+            versions = self._folder.versions(RESULT, _MOST_RESULT)
+            _readable(versions, lambda saved: _require_result(saved, invitation))
         except FedgaugeError as error:
             if self._folder.holds(RESULT):
                 aside[RESULT] = in_one_line(str(error))
@@ -223,10 +226,14 @@ class Exchange:
         folder = self._at(invitation)
         if not folder.holds(EVIDENCE):
             return []
-        evidence = _evidence(folder, EVIDENCE)
-        if evidence.invitation != invitation.data:
-            raise ExchangeError("it is evidence about another evaluation.")
-        return evidence.judged()
+
+        def judged(evidence: File) -> list[Fault]:
+            if evidence.invitation != invitation.data:
+                raise ExchangeError("it is evidence about another evaluation.")
+            return evidence.judged()
+
+        found = _readable(_evidence(folder, EVIDENCE), judged, enough=lambda _: False)
+        return [*dict.fromkeys(chain.from_iterable(found))]
 
     def write_evidence(self, invitation: Invitation, evidence: File) -> None:
         """Put what shows who broke the rules into the folder, unless something is in the way."""
@@ -412,12 +419,13 @@ def place_of(plan: EvaluationPlan, stage: Stage) -> str:
 
 def load_invitation(path: Path) -> Invitation:
     """An invitation in a file; its form and signature are checked, not who signed it."""
-    return _understood(LocalFolder(path.parent), path.name, "an invitation", Invitation)
+    (found,) = _understood(LocalFolder(path.parent), path.name, "an invitation", Invitation)
+    return found
 
 
 def examine(path: Path, site: Site) -> list[str]:
     """What a file of evidence shows, with the names that a site has for members."""
-    evidence = _evidence(LocalFolder(path.parent), path.name)
+    (evidence,) = _evidence(LocalFolder(path.parent), path.name)
     members = Invitation(evidence.invitation).members
     faults = evidence.judged()
     return [fault.in_words(lambda member: site.called(members[member])) for fault in faults]
@@ -439,23 +447,58 @@ def _envelopes(
             yield name, data, envelope
 
 
-def _evidence(folder: Folder, name: str) -> File:
-    return _understood(folder, name, "evidence", File.from_bytes, most=_MOST_EVIDENCE)
+def _evidence(folder: Folder, name: str) -> list[File]:
+    return _understood(
+        folder, name, "evidence", File.from_bytes, enough=lambda _: False, most=_MOST_EVIDENCE
+    )
+
+
+def _require_result(saved: bytes, invitation: Invitation) -> None:
+    """Refuse what is not the result of an evaluation, signed and confirmed."""
+    if not signature.is_signed(saved, invitation):
+        raise ExchangeError("it is not the result that the coordinator signed for this evaluation.")
+    found = signature.examine(saved, Record.from_json(saved))
+    if found.state != "unknown key":
+        raise ExchangeError(f"it is no result that counts: {found.in_words}.")
 
 
 def _understood(
-    folder: Folder, name: str, kind: str, read: Callable[[bytes], M], *, most: int = MOST_BYTES
-) -> M:
-    """What a file says; an error names the file, and what to do."""
-    refused: FedgaugeError | None = None
-    for data in folder.versions(name, most):
+    folder: Folder,
+    name: str,
+    kind: str,
+    read: Callable[[bytes], M],
+    *,
+    enough: Callable[[M], bool] = lambda _: True,
+    most: int = MOST_BYTES,
+) -> list[M]:
+    """What the versions of a file say; an error names the file, and what to do."""
+
+    def understood(data: bytes) -> M:
         try:
             return read(data)
         except FedgaugeError as error:
-            refused = refused or error
-    assert refused is not None  # noqa: S101  (there is a version, or an error)
-    told = f"cannot use {folder.place(name)} as {kind}: {refused} {_AGAIN}"
-    raise type(refused)(told) from None
+            place = folder.place(name)
+            raise type(error)(f"cannot use {place} as {kind}: {error} {_AGAIN}") from None
+
+    return _readable(folder.versions(name, most), understood, enough=enough)
+
+
+def _readable(
+    versions: Iterable[V], read: Callable[[V], M], *, enough: Callable[[M], bool] = lambda _: True
+) -> list[M]:
+    """What those say that can be read, up to one that is enough; the first error where none can."""
+    found, refused = [], []
+    for data in versions:
+        try:
+            found.append(read(data))
+        except FedgaugeError as error:
+            refused.append(error)
+            continue
+        if enough(found[-1]):
+            break
+    if not found:
+        raise refused[0]
+    return found
 
 
 def _file_name(stage: Stage, member: int, name: str, kind: str) -> str:

@@ -40,7 +40,7 @@ class Folder(ABC):
 
     @abstractmethod
     def names(self, pattern: str = "*") -> list[str]:
-        """Whatever is listed and fits a pattern such as ``*.fgx``, sorted; nothing on failure."""
+        """Whatever is listed and fits a pattern such as ``*.fgx``, sorted."""
 
     @abstractmethod
     def folders(self) -> list[str]:
@@ -55,11 +55,12 @@ class Folder(ABC):
         """Whether anything of that name is there, file or not."""
 
     @abstractmethod
-    def versions(self, name: str, most: int) -> Iterator[bytes]:
-        """The bytes of a file of at most so many, where there are several all of them.
+    def read(self, name: str, most: int) -> bytes:
+        """The bytes of a file of at most so many; ExchangeError for what is no such file."""
 
-        ExchangeError, which says what to do, for what is no such file.
-        """
+    def versions(self, name: str, most: int) -> Iterator[bytes]:
+        """The same where there may be several files of a name; at least one, or ExchangeError."""
+        yield self.read(name, most)
 
     @abstractmethod
     def make(self) -> None:
@@ -76,14 +77,16 @@ class Folder(ABC):
         InTheWay if something else is in its place. With `for_good` it outlives a power cut.
         """
 
-    def read(self, name: str, most: int) -> bytes:
-        """The same as :meth:`versions` where any will do."""
-        return next(self.versions(name, most))
-
 
 def open_folder(where: str | Path | Folder) -> Folder:
-    """The folder that a user named."""
-    return where if isinstance(where, Folder) else LocalFolder(Path(where))
+    """The folder that a user named: by its path, or by an address such as ``s3://bucket/run-1``."""
+    if isinstance(where, Folder):
+        return where
+    if isinstance(where, str) and "://" in where:
+        from fedgauge.engines.remote_folder import RemoteFolder  # imports this file
+
+        return RemoteFolder(where)
+    return LocalFolder(Path(where))
 
 
 def beside(name: str, data: bytes) -> str:
@@ -141,9 +144,9 @@ class LocalFolder(Folder):
             return False
         return os.path.lexists(self._path / name)
 
-    def versions(self, name: str, most: int) -> Iterator[bytes]:
+    def read(self, name: str, most: int) -> bytes:
         """The bytes of a regular file of at most so many."""
-        yield read_regular(self._path / name, most, ExchangeError)
+        return read_regular(self._path / name, most, ExchangeError)
 
     def make(self) -> None:
         """Make the folder, if there is none; a link in its place would lead elsewhere."""
