@@ -164,8 +164,9 @@ def reversed_labels(hospitals):
         hospitals.look(name)
         assert charged(hospitals, name).get(f"stroke-{hospitals.week}", 0) == 0
     hospitals.running().close()
-    (why,) = [event.told for name, event in hospitals.told[-20:] if event.kind == "refused"]
-    assert "reversed" in why
+    why = {event.kind: event.told for name, event in hospitals.told[-20:] if name == B}
+    assert "reversed" in why["warning"]
+    assert "look wrong, so this site did not join" in why["refused"]
     return
 
 

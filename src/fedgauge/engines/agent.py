@@ -19,7 +19,7 @@ from fedgauge import storage
 from fedgauge.engines.exchange import INVITATION, Exchange, join, submit, take_part
 from fedgauge.engines.folder import Folder, open_folder
 from fedgauge.engines.participant import STEPS, Participant, judge_origin
-from fedgauge.engines.review import rehearse, review
+from fedgauge.engines.review import review
 from fedgauge.engines.site_rows import Rows
 from fedgauge.errors import FedgaugeError, PlanRefused, SiteError
 from fedgauge.secagg import Invitation, Stage
@@ -147,6 +147,7 @@ class Agent:
             said.append(("failed" if visit.mine else "refused", str(error)))
         except Exception as error:  # a fault in one evaluation must not stop the others
             said.append(("failed", _fault(error)))
+        said = [*(("warning", told) for told in visit.warnings), *said]
         look.mine = visit.mine
         if visit.over:
             look.after, look.mine = now + _DAY, False
@@ -180,6 +181,7 @@ class _Visit:
         self._site = site
         self._now = now
         self._kinds = kinds
+        self._told: list[str] = []
         self.mine = was_mine
         self.over = False
         self.evaluation = ""
@@ -211,8 +213,11 @@ class _Visit:
             yield from self._join(invitation)
         elif asked:
             yield from self._answer(progress.stage, first)
-        for told in self._exchange.in_the_way:
-            yield "warning", told
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the operator should see to, however the visit ended."""
+        return [*self._told, *self._exchange.in_the_way]
 
     def _join(self, invitation: Invitation) -> Iterator[tuple[Kind, str]]:
         """Join an evaluation that the site file, the approvers and the rows allow."""
@@ -230,13 +235,7 @@ class _Visit:
         if site.written.agent.answer == "ask":
             yield "waiting", f"join it with `fedgauge exchange join {self._where}`"
             return
-        rehearsal = rehearse(self._exchange, site)
-        for told in rehearsal.warnings:
-            yield "warning", told
-        if rehearsal.refusal is not None:
-            yield "refused", rehearsal.refusal
-            return
-        join(self._exchange, site, kinds=self._kinds)
+        join(self._exchange, site, kinds=self._kinds, tell=self._told.append)
         self.mine = True
         yield (
             "joined",
@@ -246,17 +245,14 @@ class _Visit:
 
     def _answer(self, stage: Stage, first: bytes) -> Iterator[tuple[Kind, str]]:
         """Answer the request of a round, also one that was answered and whose reply is gone."""
-        told: list[str] = []
         match stage:
             case Stage.ADVERTISE:
                 site = self._site.on(self._first_seen(first))
                 join(self._exchange, site, kinds=self._kinds)
             case Stage.MASK:
-                submit(self._exchange, self._site, kinds=self._kinds, tell=told.append)
+                submit(self._exchange, self._site, kinds=self._kinds, tell=self._told.append)
             case _:
                 take_part(self._exchange, self._site, stage)
-        for each in told:
-            yield "warning", each
         yield "answered", f"{STEPS[stage]}: round {stage:d} of {len(Stage)}"
 
     def _require_clock(self) -> None:

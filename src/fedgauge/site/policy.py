@@ -58,6 +58,9 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     budget_epsilon: float = 3.0
     budget_delta: float = 1e-5
     mix_exact: bool = False  # whether exact sums and differential privacy may meet on one dataset
+    # Whether this site joins with rows that look wrong to it, such as reversed labels, or stops
+    # before it does and asks its operator.
+    findings: Literal["stop", "join"] = "stop"
     # After so many an evaluation is given up: its keys are deleted, and what it reserved comes back
     # where nothing was counted.
     session_days: int = 30
@@ -191,6 +194,8 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def _check_data(self, data: NamedRows) -> None:
         if not data.path or "\0" in data.path:
             raise SiteError("path must be that of a file.")
+        if data.positive_rate is not None and not 0 < data.positive_rate < 1:
+            raise SiteError(f"positive_rate must be between 0 and 1, got {data.positive_rate!r}.")
         period = data.pattern.period
         if data.periods is not None and not period:
             raise SiteError(

@@ -30,7 +30,7 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     In a site file `path` is relative to that file, and may have fields such as ``{week}``
     (:class:`fedgauge.site.periods.FilePattern`). `periods` is then the statement that nobody has
-    rows in two periods.
+    rows in two periods. `positive_rate` is the share of positives that the site expects.
     """
 
     path: str
@@ -43,6 +43,7 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     models: dict[str, tuple[str, ...]] = {}
     groups: dict[str, str] = {}
     periods: Literal["disjoint"] | None = None
+    positive_rate: float | None = None
 
     @property
     def pattern(self) -> FilePattern:
@@ -65,6 +66,7 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
             classes=self.classes if several and not layout.models else {},
             models={name: self.models[name] for name in layout.models if name in self.models},
             groups={name: self.groups[name] for name, _ in layout.groups if name in self.groups},
+            positive_rate=None,
             subject=self.subject if cap is not None and cap.unit == "subject" else None,
         )
 
