@@ -166,7 +166,7 @@ def reversed_labels(hospitals):
     hospitals.running().close()
     why = {event.kind: event.told for name, event in hospitals.told[-20:] if name == B}
     assert "reversed" in why["warning"]
-    assert "look wrong, so this site did not join" in why["refused"]
+    assert "Nothing was sent, reserved or spent" in why["refused"]
     return
 
 
