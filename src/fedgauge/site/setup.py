@@ -470,9 +470,12 @@ def rekey(path: str | Path) -> tuple[Site, Card]:
         Site.from_text(before, path)  # refused where it is none
     # Kept under another name until all else is written: after a crash this goes on with it.
     coming = place.with_name(f"{place.name}.new")
-    if not coming.exists():
-        SigningKey.generate().save(coming)
-    key = SigningKey.load(coming)
+    try:
+        key = SigningKey.load(coming)
+    except SiteError:  # none yet, or half of one
+        key = SigningKey.generate()
+        coming.unlink(missing_ok=True)
+        key.save(coming)
     card = Card.sign(file.name, key, old=old)
     text = _with_own_key(before, file, card)
     try:
