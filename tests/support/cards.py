@@ -1,4 +1,4 @@
-"""A coordinator and sites that know nobody yet: each has a card. What they type, and forged files."""
+"""A coordinator and sites, each with a card: what they type, and files that somebody forged."""
 
 import msgspec
 from commands import run, worked

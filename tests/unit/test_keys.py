@@ -124,7 +124,7 @@ def test_only_the_canonical_text_is_a_key(text):
 def test_the_text_of_a_key_is_fixed():
     """So that keys printed by one version are read by the next."""
     whole = bytes(range(32)) + hashlib.sha256(b"ed25519:" + bytes(range(32))).digest()[:4]
-    assert GOOD == "ed25519:" + base64.urlsafe_b64encode(whole).decode()
+    assert "ed25519:" + base64.urlsafe_b64encode(whole).decode() == GOOD
 
 
 def test_one_wrong_letter_or_two_swapped_are_no_key():
