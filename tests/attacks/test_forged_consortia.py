@@ -103,6 +103,9 @@ def test_each_field_is_signed(agreed, field):
         "sites": file.sites[:-1],
         "earlier": ("0" * 64,),
     }
+    for none in ("", "0" * 63, "A" * 64, "0" * 64 + "\n"):
+        false = forged(file, agreed.site(BOSS).key, earlier=(none,))
+        refused(SiteError, "earlier versions", Consortium.from_bytes, false.to_bytes())
     changed = msgspec.structs.replace(file, **{field: other[field]})
     assert changed.words != file.words
     refused(SiteError, "not signed by registry", Consortium.from_bytes, changed.to_bytes())
@@ -238,22 +241,38 @@ def test_a_card_replaced_on_its_way_to_the_coordinator(world):
     world.everybody_accepts()
 
 
-@pytest.mark.parametrize("old", [None, "stranger", "forged", "another's"])
+def resigned(card, signer, **fields):
+    """A card with other fields, signed by the key on it."""
+    card = msgspec.structs.replace(card, **fields)
+    return msgspec.structs.replace(card, signature=signer.sign(card._signed()))
+
+
+@pytest.mark.parametrize("old", ["none", "a stranger", "a member", "forged", "of another card"])
 def test_a_new_key_that_the_old_one_did_not_sign(agreed, old):
     b = agreed.site(B).key
+    by_stranger = Card.sign(B, MALLORY, old=key_of("x"))
+    true = Card.sign(B, key_of("n"), old=b)  # which its owner sends to all partners
     card = {
-        None: Card.sign(B, MALLORY),
-        "stranger": Card.sign(B, MALLORY, old=key_of("x")),
-        "forged": msgspec.structs.replace(
-            Card.sign(B, MALLORY, old=key_of("x")), old_key=key_to_text(b.public)
-        ),
-        "another's": Card.sign(B, MALLORY, old=agreed.site(C).key),
+        "none": Card.sign(B, MALLORY),
+        "a stranger": by_stranger,
+        "a member": Card.sign(B, MALLORY, old=agreed.site(C).key),
+        "forged": resigned(by_stranger, MALLORY, old_key=key_to_text(b.public)),
+        "of another card": resigned(true, MALLORY, key=key_to_text(MALLORY.public)),
     }[old]
     path = agreed.folder / "m.card"
     path.write_bytes(card.to_bytes())
-    told = complaint(agreed.update(path))
-    assert "did not sign it" in told or "not signed by the key on it" in told
+    assert "did not sign it" in complaint(agreed.update(path))
     assert Consortium.read(agreed.file).version == 1
+    Card.from_bytes(true.to_bytes())
+
+
+def test_nobody_takes_the_old_key_from_a_card(agreed):
+    """So that a new key would look as if the old one was lost."""
+    true = Card.sign(B, key_of("n"), old=agreed.site(B).key)
+    bare = msgspec.structs.replace(true, old_key=None, old_signature=None)
+    refused(SiteError, "not signed by the key on it", Card.from_bytes, bare.to_bytes())
+    half = msgspec.structs.replace(true, old_signature=None)
+    refused(SiteError, "did not sign it", Card.from_bytes, half.to_bytes())
 
 
 def test_an_old_card_does_not_bring_back_an_old_key(agreed):
@@ -361,7 +380,7 @@ def test_the_officers_key_becomes_no_partners(agreed):
     sites = (*file.sites, Card.sign("hospital-d", officer))
     later = forged(file, boss, sites=sites, earlier=(file.digest,))
     agreed.file.write_bytes(later.to_bytes())
-    told = agreed.refusal(A, words=" ".join(later.words))
+    told = agreed.refusal(A, words="x")  # before anybody is asked for words
     assert "An approval is signed with a key of its own" in told
 
 

@@ -15,7 +15,7 @@ from fedgauge import storage
 from fedgauge.cli import consortium as commands_of
 from fedgauge.errors import SiteError
 from fedgauge.keys import key_to_text
-from fedgauge.site import Card, Consortium, add_trust, card_of, offer
+from fedgauge.site import Card, Consortium, add_trust, card_of, offer, rekey
 from fedgauge.site.consortium import _word_list
 
 A, B, C = HOSPITALS = ("hospital-a", "hospital-b", "hospital-c")
@@ -398,6 +398,23 @@ def test_a_site_file_says_which_version_it_accepted_and_nothing_else(agreed):
     ):
         path.write_text(text.replace(old, new))
         refused(SiteError, told, agreed.site, A)
+
+
+def test_partners_that_are_written_unusually_are_left_alone(world):
+    path, own = world.path(A), key_to_text(world.site(A).key.public)
+    world.create(*HOSPITALS)
+    text = path.read_text()
+    for name, public in ((B, text_of("b")), (A, own)):
+        in_one_line = f'peers = [{{name = "{name}", key = "{public}"}}]\n'
+        path.write_text(text.replace("format = 1\n", f"format = 1\n{in_one_line}"))
+        world.site(A)
+        if name == B:
+            assert "Edit it by hand" in world.refusal(A)
+        else:
+            before = path.read_bytes()
+            refused(SiteError, "Edit it by hand", rekey, path)
+            assert path.read_bytes() == before
+            assert key_to_text(world.site(A).key.public) == own
 
 
 def test_a_large_consortium_is_read():
