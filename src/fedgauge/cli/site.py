@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from threading import Event
@@ -14,10 +15,11 @@ from rich.table import Table
 from fedgauge import storage
 from fedgauge.cli.command import command
 from fedgauge.cli.options import HERE, Model, SiteOption
-from fedgauge.cli.terminal import epsilon_of, price, print_whole, screen, warn
+from fedgauge.cli.terminal import epsilon_of, price, print_whole, require_consent, screen, warn
 from fedgauge.doctor import examine
 from fedgauge.engines.agent import Agent
 from fedgauge.engines.agent import Event as AgentEvent
+from fedgauge.engines.participant import Participant
 from fedgauge.errors import FedgaugeError, SiteError
 from fedgauge.escaping import in_one_line
 from fedgauge.keys import SigningKey, key_from_text, key_to_text
@@ -34,9 +36,11 @@ from fedgauge.site import (
     add_witness,
     create_site,
     name_dataset,
+    rekey,
     replace_trust,
 )
 from fedgauge.site.log import Left, to_csv, what_left
+from fedgauge.site.policy import read_consortium
 from fedgauge.site.setup import Role
 from fedgauge.site.standing import approve_ahead, standing_approvals
 from fedgauge.vertical.label_party import ROW_KINDS
@@ -129,7 +133,8 @@ def init(
     if witness is not None:
         site = add_witness(site.path, witness)
     screen.print(f"Made {site.path} and {site.key_path}")
-    screen.print("Send your partners this key, and let them check with you that it is yours:")
+    screen.print(f"Send {site.folder / site.name}.card to the coordinator of a consortium. Without")
+    screen.print("one, send your partners this key, and let them check with you that it is yours:")
     screen.print(f"  fedgauge site trust {site.name} {key_to_text(site.key.public)}")
 
 
@@ -359,6 +364,41 @@ def trust(
         screen.print(f"{name} {may} for {site_file}")
 
 
+@site_app.command("rekey")
+@command()
+def new_key(
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask, even if evaluations are under way.")
+    ] = False,
+    site_file: SiteOption = HERE,
+) -> None:
+    """Give the site a new key, if its key is lost or somebody may have read it.
+
+    Ledger, limits and partners stay. The old key signs the new card if it is there, then it is
+    deleted. Evaluations under way end. Data that had exact sums get no more of them, since the old
+    key recognised their rows.
+
+    Example:
+      fedgauge site rekey --site hospital-a/site.toml
+    """
+    under_way = 0
+    with suppress(FedgaugeError):  # a lost key; all else is refused below
+        under_way = len(Participant(Site.from_toml(site_file)).pending())
+    if under_way:
+        ends = f"{under_way} evaluations under way end here, and what they cost stays spent."
+        require_consent(ends, yes=yes)
+    site, card = rekey(site_file)
+    signed = "signed by its old key" if card.old_key else "not signed by its old key: it is lost"
+    screen.print(f"{site.name} has a new key, {signed}.")
+    accepted = read_consortium(site.path)
+    if accepted is not None and accepted.coordinator == site.name:
+        screen.print(f"Run `fedgauge consortium update` on the file of {accepted.name}.")
+    else:
+        screen.print(f"Send {site.folder / site.name}.card to the coordinator of a consortium.")
+        screen.print("Without one, partners run this after they checked the key with you:")
+        screen.print(f"  fedgauge site trust {site.name} {card.key} --replace")
+
+
 @site_app.command("approver")
 @command()
 def approver(
@@ -428,6 +468,10 @@ def _site_table(site: Site) -> Table:
     none = "none: `fedgauge site witness` names one, to detect a restored backup"
     table.add_row("Witness", str(site.witness_path or none))
     table.add_row("Unfinished evaluations", f"given up after {policy.session_days:,} days")
+    accepted = read_consortium(site.path)
+    if accepted is not None:
+        by = f"{accepted.name}, version {accepted.version}, by {accepted.coordinator}"
+        table.add_row("Consortium", by)
     for title, parties in (
         ("Other site", site.peers),
         ("Coordinator", site.coordinators),
@@ -440,7 +484,10 @@ def _site_table(site: Site) -> Table:
         told = f"plan {each.plan[:8]} on {each.dataset}: at most {each.times:,} times"
         table.add_row("Approved ahead", f"{told}, until {each.until}")
     if not site.coordinators:
-        table.add_row("Coordinator", "none: `fedgauge site trust --coordinator` adds one")
+        table.add_row(
+            "Coordinator",
+            "none: `fedgauge consortium accept` or `fedgauge site trust --coordinator` adds one",
+        )
     return table
 
 

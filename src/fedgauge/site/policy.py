@@ -164,6 +164,21 @@ class Party(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return key_from_text(self.key)
 
 
+class Accepted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which version of a consortium's file a site accepted, and whom it trusts because of it."""
+
+    name: str
+    version: int
+    digest: str
+    coordinator: str
+    key: str  # of the coordinator, which signed that version
+    sites: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.version < 1:
+            raise SiteError(f"the version of a consortium must be 1 or more, got {self.version}.")
+
+
 class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A site file as written."""
 
@@ -179,6 +194,7 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     coordinators: tuple[Party, ...] = ()
     peers: tuple[Party, ...] = ()
     approvers: tuple[Party, ...] = ()
+    consortium: Accepted | None = None
 
     def __post_init__(self) -> None:
         check_name("name", self.name)
@@ -236,6 +252,11 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 "version."
             )
         return file
+
+
+def read_consortium(path: Path) -> Accepted | None:
+    """The consortium that a site accepted, by its file."""
+    return SiteFile.from_text(read_site_file(path)).consortium
 
 
 def read_site_file(path: Path) -> str:
