@@ -17,6 +17,7 @@ from fedgauge.site.rows import NamedRows
 
 pytestmark = pytest.mark.usefixtures("few_redraws", "quick_disk")
 THREE = NAMES[:3]
+STOPS = open_policy(findings="stop")
 BOTH = pytest.mark.parametrize("plan", [EXACT, NOISY], ids=["exact", "noisy"])
 
 
@@ -64,7 +65,7 @@ def untouched(world):
 @pytest.mark.parametrize("kind", WRONG)
 def test_it_stops_before_anything_is_spent(tmp_path, plan, kind):
     text, told = WRONG[kind]
-    world = begun(tmp_path, THREE, plan)
+    world = begun(tmp_path, THREE, plan, policy=STOPS)
     path = world.site_file(A)
     rows = written(world, text)
     table = f'[data]\npath = "{rows.path}"\nlabel = "y"\nscore = "p"\npositive_rate = 0.3\n'
@@ -82,7 +83,7 @@ def test_it_stops_before_anything_is_spent(tmp_path, plan, kind):
 @BOTH
 def test_another_hospitals_file_is_stopped(tmp_path, plan):
     """Its columns have other names, or its labels other words."""
-    world = begun(tmp_path, THREE, plan)
+    world = begun(tmp_path, THREE, plan, policy=STOPS)
     site = world.site(A)
     theirs = tmp_path / "theirs.csv"
     theirs.write_text(rows_of(LABELS, SCORES).replace("y,p", "outcome,risk"))
@@ -96,7 +97,7 @@ def test_another_hospitals_file_is_stopped(tmp_path, plan):
 
 @BOTH
 def test_good_rows_join_without_a_question(tmp_path, plan):
-    world = begun(tmp_path, THREE, plan)
+    world = begun(tmp_path, THREE, plan, policy=STOPS)
     rows = written(world, rows_of(LABELS, SCORES))
     site, said = world.site(A), []
     seen = rehearse(Exchange(world.run, site), site, rows)
@@ -107,7 +108,7 @@ def test_good_rows_join_without_a_question(tmp_path, plan):
 
 
 def test_the_site_file_decides_before_rows_are_read(tmp_path):
-    world = begun(tmp_path, THREE, NOISY, policy=open_policy(findings="join"))
+    world = begun(tmp_path, THREE, NOISY, policy=open_policy())
     rows = written(world, rows_of(1 - LABELS, SCORES))
     site = world.site(A)
     seen = rehearse(Exchange(world.run, site), site, rows)
@@ -119,7 +120,7 @@ def test_the_site_file_decides_before_rows_are_read(tmp_path):
 
 def test_nothing_stops_a_site_that_has_joined(tmp_path):
     """Silence would tell of rows from then on."""
-    world = begun(tmp_path, THREE, NOISY)
+    world = begun(tmp_path, THREE, NOISY, policy=STOPS)
     for name in THREE:
         world.answer(world.run, name, 1)
     written(world, rows_of(1 - LABELS, SCORES))
@@ -131,7 +132,7 @@ def test_nothing_stops_a_site_that_has_joined(tmp_path):
 
 def test_rows_that_stopped_a_site_are_judged_anew_once_they_change(tmp_path):
     """Else whoever chooses plans could ask many times, and learn from each stop."""
-    world = begun(tmp_path, THREE, NOISY)
+    world = begun(tmp_path, THREE, NOISY, policy=STOPS)
     path = written(world, rows_of(1 - LABELS, SCORES)).path
     file = world.site_file(A)
     file.write_text(f'{file.read_text()}\n[data]\npath = "{path}"\nlabel = "y"\nscore = "p"\n')
@@ -157,7 +158,7 @@ def command(world, verb, *more):
 
 
 def test_the_commands_say_what_they_found(tmp_path):
-    world = begun(tmp_path, THREE, NOISY)
+    world = begun(tmp_path, THREE, NOISY, policy=STOPS)
     path = written(world, rows_of(1 - LABELS, SCORES)).path
     file = world.site_file(A)
     file.write_text(f'{file.read_text()}\n[data]\npath = "{path}"\nlabel = "y"\nscore = "p"\n')

@@ -210,6 +210,8 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def _check_data(self, data: NamedRows) -> None:
         if not data.path or "\0" in data.path:
             raise SiteError("path must be that of a file.")
+        if data.negative is not None and data.positive is None:
+            raise SiteError("negative is named without positive. Name both, or positive alone.")
         if data.positive_rate is not None and not 0 < data.positive_rate < 1:
             raise SiteError(f"positive_rate must be between 0 and 1, got {data.positive_rate!r}.")
         period = data.pattern.period

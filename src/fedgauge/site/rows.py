@@ -9,7 +9,15 @@ from typing import Final, Literal, Self, TypeVar
 import msgspec
 
 from fedgauge.data.examples import Data
-from fedgauge.data.files import LabelColumns, ScoreColumns, ScoreFile, column_names, list_columns
+from fedgauge.data.files import (
+    Dialect,
+    LabelColumns,
+    Respelled,
+    ScoreColumns,
+    ScoreFile,
+    column_names,
+    list_columns,
+)
 from fedgauge.data.row_checks import RowSummary
 from fedgauge.errors import InputError
 from fedgauge.plan import EvaluationPlan
@@ -26,7 +34,8 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     Names are those of the plan: `classes` has the column of scores of each class or label, `models`
     the columns of each model, in the order of the plan's classes, and `groups` the column of a
     grouping, unless that has the grouping's name. With several labels a row `label` has the column
-    of each.
+    of each. `positive` is the positive label as the file spells it, where the plan spells it
+    otherwise; without `negative` all others are negative.
 
     In a site file `path` is relative to that file, and may have fields such as ``{week}``
     (:class:`fedgauge.site.periods.FilePattern`). `periods` is then the statement that nobody has
@@ -42,6 +51,9 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     classes: dict[str, str] = {}
     models: dict[str, tuple[str, ...]] = {}
     groups: dict[str, str] = {}
+    encoding: str = "utf-8"
+    positive: str | None = None
+    negative: str | None = None
     periods: Literal["disjoint"] | None = None
     positive_rate: float | None = None
 
@@ -66,6 +78,8 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
             classes=self.classes if several and not layout.models else {},
             models={name: self.models[name] for name in layout.models if name in self.models},
             groups={name: self.groups[name] for name, _ in layout.groups if name in self.groups},
+            positive=None if several else self.positive,
+            negative=None if several else self.negative,
             positive_rate=None,
             subject=self.subject if cap is not None and cap.unit == "subject" else None,
         )
@@ -81,7 +95,16 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
             subject=self.subject,
             separator=self.separator,
             decimal=self.decimal,
+            encoding=self.encoding,
+            respelled=self._respelled(measured_by(plan.task)),
         )
+
+    def _respelled(self, task: MeasuredTask) -> Respelled | None:
+        if self.positive is None:
+            return None
+        if task.layout.classes or task.layout.labels > 1:
+            raise InputError("positive is for plans of two classes. Leave it out.")
+        return Respelled(self.positive, self.negative, task.positive)
 
     def by_task(self, task: AnyTask) -> tuple[LabelColumns, ScoreColumns, dict[str, str]]:
         """The columns of labels, scores and groups, in the order of a task."""
@@ -117,7 +140,9 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         unnamed = [name for name in groups if name not in self.groups]
         if not unnamed:
             return
-        present = column_names(Path(self.path), separator=self.separator, decimal=self.decimal)
+        present = column_names(
+            Path(self.path), Dialect(self.separator, self.decimal, self.encoding)
+        )
         missing = [name for name in unnamed if name not in present]
         if missing:
             raise InputError(
