@@ -27,7 +27,7 @@ from fedgauge.plan.explain import explain
 from fedgauge.secagg import Invitation, Stage
 from fedgauge.site import Site
 from fedgauge.site.ledger import total_of
-from fedgauge.site.rows import column_options
+from fedgauge.site.rows import PERIODS, column_options
 from fedgauge.vertical.files import Totals, totals_for
 
 app = typer.Typer(
@@ -522,7 +522,8 @@ def _say_review(seen: Review, site: Site) -> None:
     if seen.plan is not None:
         lines += [explain(seen.plan), ""]
     if seen.budget is not None:
-        lines += ["The budget", f"  {budget_in_words(seen.budget, seen.joined, site)}", ""]
+        lines += ["The budget", f"  {budget_in_words(seen.budget, seen.joined, site)}"]
+        lines += [f"  {PERIODS}"] * site.has_periods + [""]
     if seen.joined is not None:
         lines += ["How far it is", f"  {became(seen.joined)}", ""]
     if seen.joined is None or not seen.joined.over:

@@ -1,12 +1,14 @@
 """Commands about a site: its key, whom it trusts, and what its data has cost in privacy."""
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from threading import Event
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 import typer
@@ -14,13 +16,14 @@ from rich.table import Table
 
 from fedgauge import storage
 from fedgauge.cli.command import command
-from fedgauge.cli.options import HERE, Model, SiteOption
+from fedgauge.cli.options import HERE, FileOptions, Model, SiteOption
 from fedgauge.cli.terminal import epsilon_of, price, print_whole, require_consent, screen, warn
+from fedgauge.data.files import ScoreFile
 from fedgauge.doctor import examine
 from fedgauge.engines.agent import Agent
 from fedgauge.engines.agent import Event as AgentEvent
 from fedgauge.engines.participant import Participant
-from fedgauge.errors import FedgaugeError, SiteError
+from fedgauge.errors import FedgaugeError, InputError, SiteError
 from fedgauge.escaping import in_one_line
 from fedgauge.keys import SigningKey, key_from_text, key_to_text
 from fedgauge.plan import EvaluationPlan
@@ -41,6 +44,7 @@ from fedgauge.site import (
 )
 from fedgauge.site.log import Left, to_csv, what_left
 from fedgauge.site.policy import read_consortium
+from fedgauge.site.rows import PERIODS, NamedRows
 from fedgauge.site.setup import Role
 from fedgauge.site.standing import approve_ahead, standing_approvals
 from fedgauge.vertical.label_party import ROW_KINDS
@@ -74,6 +78,37 @@ def doctor(
     screen.print(table)
     if any(finding.state == "mend" for finding in findings):
         raise typer.Exit(1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredRows(FileOptions):
+    """Where the rows of a new site are."""
+
+    panel: ClassVar[str] = "Rows"
+
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="The file of this site's rows, so that later commands need not name it. One for "
+            "each period: scores/{year}-W{week}.csv"
+        ),
+    ] = None
+    label: Annotated[str | None, typer.Option(help="With --data: column of the label.")] = None
+    score: Annotated[str | None, typer.Option(help="With --data: column of the score.")] = None
+
+    def named(self) -> NamedRows | None:
+        """The rows that the site file declares; a file that is there must have the columns."""
+        if self.data is None:
+            if self != DeclaredRows():
+                raise InputError("there are columns but no file. Name it: --data FILE.")
+            return None
+        if not (self.label and self.score):
+            raise InputError("--data needs the columns of the file: --label COLUMN --score COLUMN.")
+        rows = NamedRows(os.path.abspath(self.data), self.label, self.score, **self.dialect)
+        today = rows.on(plans.now().date(), Path())
+        if not rows.pattern.period or Path(today.path).exists():
+            ScoreFile(today.path, label=self.label, score=self.score, **self.dialect).check()
+        return rows
 
 
 @site_app.command("init")
@@ -112,11 +147,14 @@ def init(
     witness: Annotated[
         Path | None, typer.Option(help="A file in another place, to detect a restored backup.")
     ] = None,
+    *,
+    rows: DeclaredRows,
 ) -> None:
     """Make a site: a private key that stays here, a file of what it allows, and a ledger.
 
     Examples:
       fedgauge site init --name hospital-a --dataset stroke-2026 hospital-a
+      fedgauge site init --name hospital-a --dataset stroke --data rows.csv --label y --score p
       fedgauge site init --name hospital-a --dataset stroke-2026 --positive yes --allow-exact
     """
     policy = Policy(
@@ -129,7 +167,7 @@ def init(
         max_groups=max_groups,
         budget_epsilon=budget,
     )
-    site = create_site(folder, name=name, dataset=dataset, policy=policy)
+    site = create_site(folder, name=name, dataset=dataset, policy=policy, data=rows.named())
     if witness is not None:
         site = add_witness(site.path, witness)
     screen.print(f"Made {site.path} and {site.key_path}")
@@ -451,6 +489,10 @@ def _site_table(site: Site) -> Table:
     table.add_row("Site", site.name)
     table.add_row("Public key", key_to_text(site.key.public))
     table.add_row("Dataset", site.dataset)
+    if site.data is not None:
+        table.add_row("Rows", f"{site.data.path}: {site.data.columns}")
+    if site.has_periods:
+        table.add_row("Periods", PERIODS)
     table.add_row("Sums with noise", _allowed_or_not(tag_of(DistributedDP) in policy.models))
     table.add_row("Local reports, with noise", _allowed_or_not(tag_of(LocalDP) in policy.models))
     for title, told in _exact(policy):
@@ -472,6 +514,8 @@ def _site_table(site: Site) -> Table:
     if accepted is not None:
         by = f"{accepted.name}, version {accepted.version}, by {accepted.coordinator}"
         table.add_row("Consortium", by)
+    stops = "refused before joining" if policy.findings == "stop" else "join all the same"
+    table.add_row("Rows that look wrong", stops)
     for title, parties in (
         ("Other site", site.peers),
         ("Coordinator", site.coordinators),

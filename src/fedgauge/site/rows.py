@@ -24,6 +24,9 @@ from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.task import AnyTask, MeasuredTask, listed, measured_by
 from fedgauge.site.periods import FilePattern
 
+PERIODS: Final = (
+    "The site file states that nobody has rows in two periods, so each has a budget of its own."
+)
 _MOST_SHOWN: Final = 5  # names in an option, as an example
 _REPEATED: Final = ("--model-score", "--group")
 

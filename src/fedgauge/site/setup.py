@@ -26,6 +26,7 @@ from fedgauge.site.policy import (
     read_site_file,
     require_own_folder,
 )
+from fedgauge.site.rows import NamedRows
 from fedgauge.site.site import Site
 
 _SITE_FILE: Final = "site.toml"
@@ -84,15 +85,32 @@ min_new_rows = {min_new_rows}  # by which a dataset must differ from one that ha
 answer = {answer}  # of `fedgauge site run`; "ask": an operator joins each evaluation, the rest runs
 daily = {daily}  # most evaluations of one coordinator that it joins within a day
 
+{data}
 # [[coordinators]] may start an evaluation; [[peers]] are the other sites. Each has a name and
 # a key. This site trusts whoever holds one: `fedgauge consortium accept` adds them once words were
 # compared by phone, `fedgauge site trust` adds one key. With [[approvers]], it joins only what one
 # of them signed (fedgauge exchange review).
 """
 
+_DATA: Final = """\
+# [data]  # this site's rows, for commands and Flower nodes that name no file
+# path = "scores/{year}-W{week}.csv"  # relative to this file; here that of the last whole week
+# label = "y"
+# score = "p"  # also subject, groups = {sex = "gender"}, models = {new = ["p2"]}, classes
+# separator = ";"  # also decimal = ",", encoding = "cp1252"
+# positive = "ill"  # if the file spells the plan's positive label otherwise; also negative
+# positive_rate = 0.3  # the share of positives to expect
+# periods = "disjoint"  # I state that nobody has rows in two periods: each gets its own budget
+"""
+
 
 def create_site(
-    folder: str | Path, *, name: str, dataset: str, policy: Policy | None = None
+    folder: str | Path,
+    *,
+    name: str,
+    dataset: str,
+    policy: Policy | None = None,
+    data: NamedRows | None = None,
 ) -> Site:
     """Make a site file, a ledger, a key and its card in a folder, which is made when missing.
 
@@ -107,6 +125,8 @@ def create_site(
         Name of the data it evaluates on.
     policy
         What it allows.
+    data
+        Its rows, for commands that name no file.
 
     Examples
     --------
@@ -117,7 +137,7 @@ def create_site(
     """
     folder = Path(folder).absolute()
     policy = policy or Policy()
-    text = _written(SiteFile(FORMAT, name, dataset, _KEY, _LEDGER, policy=policy))
+    text = _written(SiteFile(FORMAT, name, dataset, _KEY, _LEDGER, policy=policy, data=data))
     try:
         _make_folder(folder)
         for file in (_SITE_FILE, _KEY, _LEDGER, _HEAD, _card_path(folder, name).name):
@@ -528,6 +548,9 @@ def _written(file: SiteFile) -> str:
     fields["witness"] = "" if file.witness is None else _witness_line(file.witness)
     fields |= {name: _toml(value) for name, value in msgspec.structs.asdict(file.policy).items()}
     fields |= {name: _toml(value) for name, value in msgspec.structs.asdict(file.agent).items()}
+    fields["data"] = _DATA
+    if file.data is not None:
+        fields["data"] = msgspec.toml.encode({"data": file.data}).decode()
     text = _TEMPLATE.format(exact=EXACT, **fields)
     for table in _TABLES.values():
         text += "".join(_block(table, party) for party in getattr(file, table))
