@@ -91,7 +91,8 @@ class Coordinator:
             if lost is None:
                 raise
         else:
-            if self._path(found).exists():
+            here = self._path(found)
+            if here.exists() and here.stem.startswith((evaluation or "").lower()[:_DIGITS]):
                 return
             # Another's, or an old one. Other files say whether this is the folder of one under way.
             lost = self._lost(evaluation) if self._exchange.sessions() or evaluation else None

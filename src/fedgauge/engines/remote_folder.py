@@ -164,9 +164,9 @@ class RemoteFolder(Folder):
 
     def _beside(self, name: str) -> Iterator[str]:
         """The names that :func:`beside` gave to versions of a file."""
-        *_, kind, ending = name.split(".")
-        stem = name.removesuffix(f"{kind}.{ending}")
-        made = re.compile(rf"{re.escape(stem)}[0-9a-f]{{16}}\.{kind}\.{ending}")
+        *stem, kind, ending = name.split(".")
+        parts = [*map(re.escape, stem), "[0-9a-f]{16}", re.escape(kind), re.escape(ending)]
+        made = re.compile(r"\.".join(parts))
         yield from filter(made.fullmatch, self.names())
 
     def _size(self, name: str) -> int | None:
