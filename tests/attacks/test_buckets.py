@@ -212,8 +212,7 @@ def test_whoever_runs_the_bucket_reads_no_name_of_rows_or_data(world):
         assert key.strip() not in seen
 
 
-def test_without_missing_goes_on_without_a_site_that_a_bucket_hides(world):
-    """Whoever runs the bucket can keep a site out. Its owner sees that; the sum is right."""
+def test_a_site_that_a_bucket_hides_is_missed_and_nothing_is_lost(world):
     session = world.start(world.run, EXACT)
     for name in THREE:
         world.answer(world.run, name, Stage.ADVERTISE)

@@ -137,7 +137,7 @@ class Exchange:
 
         kind = "an invitation"
         found = _understood(folder, INVITATION, kind, Invitation, enough=fits)
-        return max(reversed(found), key=lambda each: (fits(each), knows(self._site, each)))
+        return max(found, key=lambda each: (fits(each), knows(self._site, each)))
 
     def _at(self, invitation: Invitation) -> Folder:
         """The folder that the files of a round pass through."""
