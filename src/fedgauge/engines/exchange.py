@@ -131,9 +131,8 @@ class Exchange:
 
         def fits(invitation: Invitation) -> bool:
             evaluation = (invitation.follows or invitation.session).hex()
-            return knows(self._site, invitation) and evaluation.startswith(
-                named[1] if named else ""
-            )
+            is_it = named is None or evaluation.startswith(named[1])
+            return is_it and knows(self._site, invitation)
 
         kind = "an invitation"
         found = _understood(folder, INVITATION, kind, Invitation, enough=fits)

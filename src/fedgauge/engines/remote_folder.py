@@ -19,7 +19,6 @@ from fedgauge.engines.folder import Folder, InTheWay, beside
 from fedgauge.errors import ExchangeError, FedgaugeError, InputError
 from fedgauge.escaping import in_one_line
 
-_REMOTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _LOCAL: Final = ("file", "local")
 _PACKAGES: Final = {
     "s3": "s3fs",
@@ -47,7 +46,7 @@ T = TypeVar("T")
 
 def is_remote(where: str) -> bool:
     """Whether a folder is named by an address, such as ``s3://bucket/run-1``."""
-    return _REMOTE.match(where) is not None
+    return "://" in where
 
 
 class _Unfit(ExchangeError):
