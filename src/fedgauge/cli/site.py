@@ -60,7 +60,7 @@ def doctor(
         Path | None, typer.Option("--site", help="The site file to look at.")
     ] = None,
     run: Annotated[
-        Path | None, typer.Option(help="The folder that the files of an exchange pass through.")
+        str | None, typer.Option(help="The folder that the files of an exchange pass through.")
     ] = None,
 ) -> None:
     """Check that everything is in place: installation, site, ledger, folder.
