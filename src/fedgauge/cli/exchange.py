@@ -312,7 +312,7 @@ def submit(
         warn(
             "this site submitted before, and its first input stands, whatever its file holds "
             f"now. The same bytes are in {sent.path}. To leave, although the budget is spent: "
-            f"fedgauge exchange abandon {shlex.quote(str(run))} --site "
+            f"fedgauge exchange abandon {shlex.quote(run)} --site "
             f"{shlex.quote(str(site_file))} --yes"
         )
     else:
@@ -418,7 +418,7 @@ def _sessions(invitation: Invitation) -> list[bytes]:
     return [invitation.session, *([] if invitation.follows is None else [invitation.follows])]
 
 
-def _require_leave(exchange: Exchange, site: Site, run: Path, *, yes: bool) -> None:
+def _require_leave(exchange: Exchange, site: Site, run: str, *, yes: bool) -> None:
     """Ask before an attempt is given up that was paid for and can still come to a result."""
     progress, participant = exchange.progress(), Participant(site)
     *second, first = sessions = _sessions(progress.invitation)
@@ -451,7 +451,7 @@ def _require_leave(exchange: Exchange, site: Site, run: Path, *, yes: bool) -> N
     require_consent(f"{costs} Waiting costs nothing.", yes=yes)
 
 
-def _answer(run: Path, site_file: Path, stage: Stage) -> None:
+def _answer(run: str, site_file: Path, stage: Stage) -> None:
     site = Site.from_toml(site_file)
     exchange = Exchange(run, site)
     path = take_part(exchange, site, stage)

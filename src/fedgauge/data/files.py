@@ -26,6 +26,7 @@ from fedgauge.arrays import Floats
 from fedgauge.data.columns import (
     Column,
     distinct,
+    filled,
     floats_of,
     from_arrow,
     read_column,
@@ -661,7 +662,7 @@ class NamedColumns(NamedTuple):
             numbers = column.cast(kind).cast(pa.float64(), safe=False)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             raise InputError(not_numbers(name)) from None
-        return from_arrow(numbers.fill_null(np.nan))
+        return filled(numbers, np.float64(np.nan))
 
 
 def _numbers_in(name: str, column: pa.Array) -> Floats:
@@ -672,9 +673,8 @@ def _numbers_in(name: str, column: pa.Array) -> Floats:
     rest.
     """
     plain = pc.match_substring_regex(column, _NUMBER)
-    numbers = from_arrow(
-        pc.if_else(plain, column, None).cast(pa.float64()).fill_null(np.nan)
-    ).copy()
+    none = pa.nulls(1, column.type)[0]  # one of Python loads pandas, where that is installed
+    numbers = filled(pc.if_else(plain, column, none).cast(pa.float64()), np.float64(np.nan)).copy()
     rest = pc.invert(plain)
     numbers[from_arrow(pc.indices_nonzero(rest))] = floats_of(
         read_leniently(name, column.filter(rest))
