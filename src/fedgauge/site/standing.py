@@ -211,11 +211,9 @@ def _unless_withdrawn(
     for each in fitting_approvals(site, plan, asked):
         if each.use == use:
             return Approved(key_from_text(each.approver), use)
-    if any(each.evaluation == asked.session.hex() for each in standing_approvals(site)):
-        require_approval(site, asked.session, plan)  # its own, which is gone: says so
     raise PlanRefused(
-        "the standing approval that this evaluation was joined under was withdrawn, or is for "
-        "other data. Ask the approver for another, or abandon the evaluation."
+        "no approver has signed this evaluation, or what it was joined under was withdrawn, or is "
+        "for other data. Ask the approver for another approval, or abandon the evaluation."
     )
 
 
