@@ -21,6 +21,7 @@ from fedgauge.cli.options import (
 )
 from fedgauge.cli.terminal import (
     as_planned,
+    price,
     require_consent,
     say_counted,
     screen,
@@ -39,6 +40,7 @@ from fedgauge.errors import InputError
 from fedgauge.plan.explain import brief
 from fedgauge.secagg import Invitation, Stage
 from fedgauge.site import Site
+from fedgauge.site.ledger import Spend, total_of
 from fedgauge.site.rows import NamedRows
 from fedgauge.vertical.label_party import ROW_KINDS, NamedLabels
 
@@ -386,12 +388,29 @@ def abandon(run: Run, yes: Yes = False, site_file: SiteOption = HERE) -> None:
     exchange = Exchange(run, site)
     sessions = _sessions(exchange.invitation())
     _require_leave(exchange, site, run, yes=yes)
+    finished = exchange.progress().finished
     Coordinator(exchange, site).abandon()
     Participant(site).abandon(*sessions)
-    paid = "committed" in map(site.ledger.status, sessions)
     screen.print(f"Abandoned the evaluation in {run}")
-    if paid:
-        screen.print("Its cost stays: rows were counted, or may have been.")
+    known = [site.ledger.sessions().get(session) for session in sessions]
+    paid = [spend for spend in known if spend is not None and spend.status == "committed"]
+    if paid:  # of two rounds in the first, for both
+        lost = "" if finished else " Unless the others can finish without this site, it is lost."
+        screen.print(f"{_spent(paid[-1], site)}{lost}")
+
+
+def _spent(spend: Spend, site: Site) -> str:
+    """What an evaluation cost for good, and how the budget stands."""
+    dataset, told = spend.account.dataset, f"Its cost stays spent: {price(spend.cost)}"
+    if spend.cost.is_exact_sum:
+        count = site.ledger.count_exact(dataset)
+        left = f"{count} of {site.policy.exact_sums} exact sums are used"
+    else:
+        total = site.ledger.total(dataset, default_limit=site.policy.default_limit)
+        used = price(total_of([total.spent, total.reserved]))
+        limit = "" if total.limit is None else f" of {price(total.limit)}"
+        left = f"{used}{limit} is spent or reserved"
+    return f"{told}. On {dataset} {left}."
 
 
 def _sessions(invitation: Invitation) -> list[bytes]:

@@ -348,7 +348,7 @@ def restart(
     before = Exchange(run, site)
     plan = before.invitation().plan.whole
     members = Coordinator(before, site).members_without(without or ())
-    paid = _require_restart(before, run, yes=yes)
+    paid = _require_restart(before, run, site, yes=yes)
     _start(new, site, plan, members)
     Coordinator(before, site).abandon()
     end = f"fedgauge exchange abandon {shlex.quote(run)}{' --yes' if paid else ''}"
@@ -414,15 +414,17 @@ def _start(run: str, site: Site, plan: fg.EvaluationPlan, members: list[bytes]) 
     say_progress(exchange.progress(), run, site)
 
 
-def _require_restart(before: Exchange, run: str, *, yes: bool) -> int:
+def _require_restart(before: Exchange, run: str, site: Site, *, yes: bool) -> int:
     """Ask before another attempt charges sites again; how many have paid for this one."""
     progress = before.progress()
     if progress.paid:
         waits = "Where sites are only late, waiting costs nothing."
         over = f"It is finished: its result is {before.result_path}."
+        cost = price(site.cost(progress.invitation.plan))
         require_consent(
-            f"{progress.paid} sites have spent budget on the attempt in {run}, and another one "
-            f"costs it again. {over if progress.finished else waits}",
+            f"{progress.paid} sites have spent {cost} on the attempt in {run}, which is lost "
+            "unless it ends with a result, and another one costs as much again. "
+            f"{over if progress.finished else waits}",
             yes=yes,
         )
     return progress.paid

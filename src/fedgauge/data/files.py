@@ -862,7 +862,7 @@ class ScoreFile:
             check_plain(table.schema, self._columns.words)
             kinds = {name: table.schema.field(name).type for name in self._columns.numbers}
             for name, kind in kinds.items():
-                self._columns.lenient_scores(name, pa.array([], kind))
+                self._columns.lenient_scores(name, pa.nulls(0, kind))
             text = [name for name, kind in kinds.items() if is_text(kind)]
             first = next(table.batches, None) if text else None
             if first is not None and len(first):

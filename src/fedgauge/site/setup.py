@@ -547,10 +547,10 @@ def _written(file: SiteFile) -> str:
     }
     fields["witness"] = "" if file.witness is None else _witness_line(file.witness)
     fields |= {name: _toml(value) for name, value in msgspec.structs.asdict(file.policy).items()}
-    fields |= {name: _toml(value) for name, value in msgspec.structs.asdict(file.agent).items()}
     fields["data"] = _DATA
     if file.data is not None:
         fields["data"] = msgspec.toml.encode({"data": file.data}).decode()
+    fields |= {name: _toml(value) for name, value in msgspec.structs.asdict(file.agent).items()}
     text = _TEMPLATE.format(exact=EXACT, **fields)
     for table in _TABLES.values():
         text += "".join(_block(table, party) for party in getattr(file, table))
