@@ -17,6 +17,7 @@ from sites import edit
 import fedgauge as fg
 from fedgauge.engines.agent import Agent
 from fedgauge.engines.exchange import INVITATION, Exchange
+from fedgauge.engines.participant import invited
 from fedgauge.errors import LedgerError, PlanRefused, SiteError
 from fedgauge.keys import SigningKey
 from fedgauge.secagg import SummationServer
@@ -233,15 +234,7 @@ def test_an_approval_ends_on_its_day(hospitals, officer):
     assert "clock of this machine is behind the ledger" in last_told(hospitals).told
     site = hospitals.site(A)
     invitation = Exchange(hospitals.shared / "late", site).invitation()
-    refused(
-        PlanRefused,
-        "was until",
-        approval_of,
-        site,
-        invitation.session,
-        NOISY,
-        invitation.coordinator,
-    )
+    refused(PlanRefused, "was until", approval_of, site, NOISY, invited(invitation))
     assert joined(hospitals) == 1
 
 
