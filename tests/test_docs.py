@@ -57,6 +57,7 @@ def test_every_page_with_commands_is_followed():
         "local.md",
         "officer.md",
         "read-the-report.md",
+        "remote-folders.md",
         "site-file.md",
         "slices.md",
         "two-rounds.md",

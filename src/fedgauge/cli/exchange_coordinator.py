@@ -80,6 +80,27 @@ def say_progress(progress: Progress, run: str, site: Site) -> None:
         screen.print(f"  {_command('advance', run, progress, site, mine=mine)}")
 
 
+def progress_fields(progress: Progress, run: str, exchange: Exchange) -> dict[str, object]:
+    """The same as plain data."""
+    waits = None if progress.finished else "sites" if progress.missing else "coordinator"
+    return {
+        "evaluation": progress.invitation.session.hex()[:8],
+        "plan": progress.invitation.plan_digest[:8],
+        "folder": run,
+        "second": progress.invitation.follows is not None,
+        "round": int(progress.stage),
+        "step": progress.verb,
+        "answered": progress.answered,
+        "missing": progress.missing,
+        "waits_for": waits,
+        "paid": progress.paid,
+        "result": exchange.result_path if progress.finished else None,
+        "set_aside": progress.set_aside,
+        "faults": progress.faults,
+        "proved": progress.proved,
+    }
+
+
 def _command(verb: str, run: str, progress: Progress, site: Site, *, mine: bool) -> str:
     """A step as it is typed; `mine` says whether it is this site's."""
     words = ["fedgauge exchange", verb, shlex.quote(run)]
