@@ -93,6 +93,7 @@ EXAMPLES = {
     "five-minutes.md": 1,
     "large-data.md": 1,
     "metrics.md": 40,
+    "privacy.md": 3,
     "shrinkage.md": 1,
     "slices.md": 1,
     "trend.md": 1,
