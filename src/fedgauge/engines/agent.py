@@ -199,9 +199,8 @@ class _Visit:
         was_mine, self.mine = self.mine, spend is not None and spend.status != "released"
         progress = self._exchange.progress()
         asked = self._site.name in progress.missing
-        if (progress.finished or self._exchange.has_ended(invitation)) and not (
-            asked and progress.stage == Stage.OPEN
-        ):
+        reveals = asked and progress.stage == Stage.OPEN  # late, and yet it deletes its keys
+        if self._exchange.has_ended(invitation) or (progress.finished and not reveals):
             self.over = True
             if self.mine:
                 Participant(self._site).abandon(*{invitation.session, first})
