@@ -176,7 +176,7 @@ class _Visit:
         was_mine: bool,
     ) -> None:
         self._exchange = Exchange(folder, site)
-        self._has_invitation = folder.holds(INVITATION)
+        self._folder = folder
         self._where = shlex.quote(str(folder))
         self._site = site
         self._now = now
@@ -188,7 +188,7 @@ class _Visit:
 
     def steps(self) -> Iterator[tuple[Kind, str]]:
         """Do what is due."""
-        if not self._has_invitation and not self.mine:
+        if not self.mine and not self._folder.holds(INVITATION):
             return
         invitation = self._exchange.invitation()
         first = invitation.follows or invitation.session
