@@ -9,13 +9,17 @@ from pathlib import Path
 import pytest
 from cards import BOSS, World, text_of, three
 from commands import complaint, run, worked
+from consortium import Consortium as Consortiums
 from ledgers import EXAMPLES, LIMIT, spend
+from plans import noisy_plan
 from refusals import refused
+from rows import draw_client
 
 import fedgauge as fg
 from fedgauge.data.fingerprint import Fingerprinter
-from fedgauge.errors import PlanRefused, SiteError
+from fedgauge.errors import FedgaugeError, PlanRefused, SiteError
 from fedgauge.keys import SigningKey, key_to_text
+from fedgauge.secagg import Stage
 from fedgauge.site import Card, Consortium, add_approver, add_trust, rekey
 from fedgauge.site.exact_sums import ExactRules, ExactSum, check_data
 
@@ -256,6 +260,24 @@ def test_it_asks_where_evaluations_are_under_way(agreed):
     assert agreed.site(A).key.public == site.key.public
     rekeyed(agreed, A, "--yes")
     assert agreed.site(A).key.public != site.key.public
+
+
+def test_an_evaluation_under_way_ends_and_gives_back_what_it_reserved(tmp_path):
+    """Neither the site nor whoever has its old key goes on with it."""
+    world, run_folder = Consortiums.make(tmp_path, HOSPITALS), tmp_path / "run"
+    session = world.start(run_folder, noisy_plan(bins=8))
+    clients = {name: draw_client(20, seed) for seed, name in enumerate(HOSPITALS)}
+    world.play(run_folder, clients, until=Stage.ADVERTISE)
+    site = ("--site", world.site_file(A))
+    worked("site", "rekey", "--yes", *site)
+    with pytest.raises(FedgaugeError):
+        world.answer(run_folder, A, Stage.SHARE)
+    for name in (B, C):
+        world.answer(run_folder, name, Stage.SHARE)
+    assert "hospital-a" in str(world.exchange(run_folder).progress().missing)
+    worked("ledger", "release", session.hex()[:8], *site)
+    assert world.site(A).ledger.status(session) == "released"
+    assert not list((tmp_path / A / "sessions").glob("*.client"))
 
 
 def test_a_key_in_another_folder_is_replaced_there(tmp_path):

@@ -426,7 +426,10 @@ def new_key(
     with suppress(FedgaugeError):  # a lost key; all else is refused below
         under_way = len(Participant(Site.from_toml(site_file)).pending())
     if under_way:
-        ends = f"{under_way} evaluations under way end here, and what they cost stays spent."
+        ends = (
+            f"{under_way} evaluations under way end here. `fedgauge ledger release` gives back "
+            "what they reserved and did not spend."
+        )
         require_consent(ends, yes=yes)
     site, card = rekey(site_file)
     signed = "signed by its old key" if card.old_key else "not signed by its old key: it is lost"
