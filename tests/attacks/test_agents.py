@@ -234,14 +234,7 @@ def test_an_approval_ends_on_its_day(hospitals, officer):
     assert "clock of this machine is behind the ledger" in last_told(hospitals).told
     site = hospitals.site(A)
     invitation = Exchange(hospitals.shared / "late", site).invitation()
-    refused(
-        PlanRefused,
-        "was until",
-        approval_of,
-        site,
-        NOISY,
-        invited(invitation),
-    )
+    refused(PlanRefused, "was until", approval_of, site, NOISY, invited(invitation))
     assert joined(hospitals) == 1
 
 

@@ -60,6 +60,8 @@ READS = {
     "site log": "",
     "site trust": "",
     "site approver": "",
+    "site approve": f"plan.toml --times 1 --until 2099-01-01 --key officer.key {_BY_SITE}",
+    "site run": f"run --once {_BY_SITE}",
     "site rekey": "",
     "consortium create": f"made.fgc site-6.card {_BY_BOSS}",
     "consortium update": f"all.fgc site-6.card {_BY_BOSS}",
@@ -71,6 +73,7 @@ READS = {
     "ledger set-limit": "",
     "exchange start": f"plan.toml new {_BY_BOSS}",
     "exchange restart": f"run new {_BY_BOSS}",
+    "exchange run": f"plan.toml runs --once {_BY_BOSS}",
     "exchange review": f"run {_BY_SITE}",
     "exchange approve": f"run --key officer.key --evaluation 00 {_BY_SITE}",
     "exchange check": f"run rows.csv {_COLUMNS} {_BY_SITE}",
@@ -183,7 +186,7 @@ def call(monkeypatch, capsys):
         for text in said:
             assert dangers(text) == [], (words, text)
             assert not any(line.lstrip().startswith(FORGED) for line in text.splitlines()), text
-        assert ended.value.code in (0, 1, 2)
+        assert ended.value.code in ((0, 1, 2, 3) if words[1:2] == ("run",) else (0, 1, 2))
         assert not ended.value.code or "fedgauge: " in said.err
         return ended.value.code, said.out, said.err
 

@@ -223,6 +223,17 @@ def test_half_a_year_of_weekly_evaluations(make):
         assert set(charged(hospitals, name)) >= {f"stroke-{week}" for week in results}
 
 
+def test_an_evaluation_in_a_bucket_runs_by_itself(make):
+    """Over fsspec's own filesystem in memory: written once, never renamed."""
+    pytest.importorskip("fsspec", reason="folders elsewhere need the extra `remote`")
+    hospitals = make()
+    hospitals.export_all()
+    hospitals.shared = f"memory://{hospitals.folder.name}"
+    finished = hospitals.until_finished()
+    assert finished.exchange.result_path.startswith("memory://")
+    assert_released(hospitals, finished, hospitals.week)
+
+
 def test_two_rounds_run_by_themselves(make):
     """The second round has an invitation of its own, in a folder within the first's."""
     hospitals = make(SEARCHING)

@@ -1,5 +1,8 @@
 """Whole evaluations through servers that run: Debian's sshd, and moto's S3."""
 
+import re
+from pathlib import Path
+
 import pytest
 from consortium import A
 from exchange import CLIENTS, EXACT
@@ -105,6 +108,18 @@ def test_who_creates_first_wins(address, monkeypatch):
     with pytest.raises(FileExistsError):
         folder.write_new("a.fgx", b"two")
     assert folder.read("a.fgx", 10) == b"one"
+
+
+def test_the_page_can_be_followed(world, s3, shell):
+    assert s3 == "s3://shared"
+    EXACT.save(world.folder / "plan.toml")
+    page = Path(__file__).parents[2] / "docs" / "remote-folders.md"
+    (script,) = re.findall(r"```sh\n(.*?)```", page.read_text(), flags=re.DOTALL)
+    done = shell(script, world.folder, COLUMNS="120")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Round 1 of 5, join: 0 of 3 answered") == 2
+    assert "s3://shared/run-1" in done.stdout
+    assert done.stderr == ""
 
 
 def test_a_server_that_is_not_known_is_not_trusted(sftp, capfd):

@@ -106,7 +106,9 @@ class Hospitals(Consortium):
 
     @classmethod
     def declared(cls, folder, plan, names=NAMES[:3], table=WEEKLY, **policy):
-        made = cls.make(folder, names, policy=open_policy(**policy), dataset="stroke")
+        made = cls.make(
+            folder, names, policy=open_policy(findings="stop", **policy), dataset="stroke"
+        )
         for name in names:
             path = made.site_file(name)
             path.write_text(path.read_text() + table)

@@ -1,5 +1,6 @@
 """What commands read of an exchange's files: an invitation before joining, a site's text file."""
 
+import json
 import stat
 
 import commands
@@ -290,3 +291,41 @@ def test_exact_sums_are_counted(tmp_path):
     told = review(world)
     assert "Exact sums on stroke-2026: 1. Limit: 3. This evaluation is in it." in told
     assert "It has counted nothing yet. Reserved: one exact sum." in told
+
+
+def test_status_as_json_says_who_is_awaited_and_where_the_result_is(world):
+    def status(name=A):
+        told = run("exchange", "status", world.run, "--json", "--site", world.site_file(name))
+        assert told.count("\n") == 1
+        return json.loads(told)
+
+    begun = status()
+    session = load_invitation(world.run / "invitation.fgx").session.hex()
+    assert begun == {
+        "evaluation": session[:8],
+        "plan": NOISY.digest[:8],
+        "folder": str(world.run),
+        "second": False,
+        "round": 1,
+        "step": "join",
+        "answered": [],
+        "missing": world.names,
+        "waits_for": "sites",
+        "paid": 0,
+        "result": None,
+        "set_aside": {},
+        "faults": [],
+        "proved": False,
+    }
+    (world.run / "1-x.reply.fgx").write_bytes(b"x")
+    for name in world.names:
+        world.answer(world.run, name, Stage.ADVERTISE)
+    answered = status(COORDINATOR)
+    assert (answered["answered"], answered["missing"]) == (world.names, [])
+    assert answered["waits_for"] == "coordinator"
+    assert [*answered["set_aside"]] == ["1-x.reply.fgx"]
+    world.advance(world.run)
+    world.finish(Stage.SHARE)
+    over = status()
+    assert (over["result"], over["waits_for"]) == (str(world.run / "result.json"), None)
+    assert over["paid"] == 3

@@ -372,7 +372,7 @@ def deviates(levels, rng):
 
 @pytest.mark.parametrize("size", [3, 6, 10])
 def test_a_single_jump_is_not_called_little_by_little(size):
-    """Of first alarms up to 2.3% are (measured). So 6% of 300 come in one of 2,000 runs with other
+    """Of first alarms up to 2.3% are (measured). So 6% of 300 come in one of 4,000 runs with other
     seeds."""
     rng = np.random.default_rng(size)
     wrong = 0

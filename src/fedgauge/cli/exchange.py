@@ -5,11 +5,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
+import msgspec
 import typer
 
 import fedgauge as fg
 from fedgauge.cli.command import command
-from fedgauge.cli.exchange_coordinator import Run, Yes, app, became, budget_in_words, say_progress
+from fedgauge.cli.exchange_coordinator import (
+    Run,
+    Yes,
+    app,
+    became,
+    budget_in_words,
+    progress_fields,
+    say_progress,
+)
 from fedgauge.cli.options import (
     HERE,
     FileOptions,
@@ -344,15 +353,24 @@ def reveal(run: Run, site_file: SiteOption = HERE) -> None:
 
 @app.command(rich_help_panel="Everybody")
 @command()
-def status(run: Run, site_file: SiteOption = HERE) -> None:
+def status(
+    run: Run,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as one line of JSON.")] = False,
+    site_file: SiteOption = HERE,
+) -> None:
     """Show the current round, who has not answered yet, and who broke the rules.
 
-    Example:
+    Examples:
       fedgauge exchange status /shared/run-1 --site hospital-a/site.toml
+      fedgauge exchange status s3://shared/run-1 --json --site hospital-a/site.toml
     """
     site = Site.from_toml(site_file)
-    progress = Exchange(run, site).progress()
-    say_progress(progress, run, site)
+    exchange = Exchange(run, site)
+    progress = exchange.progress()
+    if as_json:
+        typer.echo(msgspec.json.encode(progress_fields(progress, run, exchange)))
+    else:
+        say_progress(progress, run, site)
 
 
 @app.command(rich_help_panel="Everybody")

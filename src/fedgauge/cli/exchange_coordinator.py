@@ -13,7 +13,15 @@ import typer
 import fedgauge as fg
 from fedgauge.cli.command import command
 from fedgauge.cli.options import HERE, SiteOption
-from fedgauge.cli.terminal import price, print_result, require_consent, screen, warn, with_progress
+from fedgauge.cli.terminal import (
+    fail,
+    price,
+    print_result,
+    require_consent,
+    screen,
+    warn,
+    with_progress,
+)
 from fedgauge.engines.coordinator import Coordinator, Finished, Waiting
 from fedgauge.engines.coordinator import Run as Evaluating
 from fedgauge.engines.exchange import HOLDS_ONE, RESULT, Exchange, Progress, knows, place_of
@@ -78,6 +86,27 @@ def say_progress(progress: Progress, run: str, site: Site) -> None:
         mine = progress.invitation.coordinator == site.key.public
         screen.print("Waiting for the coordinator:")
         screen.print(f"  {_command('advance', run, progress, site, mine=mine)}")
+
+
+def progress_fields(progress: Progress, run: str, exchange: Exchange) -> dict[str, object]:
+    """The same as plain data."""
+    waits = None if progress.finished else "sites" if progress.missing else "coordinator"
+    return {
+        "evaluation": progress.invitation.session.hex()[:8],
+        "plan": progress.invitation.plan_digest[:8],
+        "folder": run,
+        "second": progress.invitation.follows is not None,
+        "round": int(progress.stage),
+        "step": progress.verb,
+        "answered": progress.answered,
+        "missing": progress.missing,
+        "waits_for": waits,
+        "paid": progress.paid,
+        "result": exchange.result_path if progress.finished else None,
+        "set_aside": progress.set_aside,
+        "faults": progress.faults,
+        "proved": progress.proved,
+    }
 
 
 def _command(verb: str, run: str, progress: Progress, site: Site, *, mine: bool) -> str:
@@ -231,7 +260,7 @@ def run_unattended(
                 _say_line(line, as_json=as_json)
             told = line
             if patience.once or step.overdue:
-                raise typer.Exit(_STILL_WAITING)
+                fail("it is not done yet. Run this again to go on.", _STILL_WAITING)
             time.sleep(patience.every)
         _say_finished(step, site, as_json=as_json)
         run.close()
@@ -258,7 +287,7 @@ def _waiting_line(step: Waiting, *, as_json: bool) -> str:
     where = place_of(progress.invitation.plan, progress.stage).capitalize()
     line = f"Evaluation {session}. {where}, {progress.verb}: {len(progress.answered)} of {asked}"
     if progress.missing:
-        late = " The deadline is over. Run this again to go on waiting." if step.overdue else ""
+        late = " The deadline is over, and the plan needs them." if step.overdue else ""
         line += f" answered; waiting for {', '.join(progress.missing)}.{late}"
     aside = [f"Set aside {name}: {reason}" for name, reason in progress.set_aside.items()]
     return "\n".join([line, *progress.faults, *aside])

@@ -532,6 +532,8 @@ def _site_table(site: Site) -> Table:
                 table.add_row(f"{title} {name}", key_to_text(key))
     for each in standing_approvals(site):
         told = f"plan {each.plan[:8]} on {each.dataset}: at most {each.times:,} times"
+        if each.evaluation:
+            told = f"evaluation {each.evaluation[:8]}, or one unpaid restart of it"
         table.add_row("Approved ahead", f"{told}, until {each.until}")
     if not site.coordinators:
         table.add_row(

@@ -176,7 +176,7 @@ class _Visit:
         was_mine: bool,
     ) -> None:
         self._exchange = Exchange(folder, site)
-        self._has_invitation = folder.holds(INVITATION)
+        self._folder = folder
         self._where = shlex.quote(str(folder))
         self._site = site
         self._now = now
@@ -188,7 +188,7 @@ class _Visit:
 
     def steps(self) -> Iterator[tuple[Kind, str]]:
         """Do what is due."""
-        if not self._has_invitation and not self.mine:
+        if not self.mine and not self._folder.holds(INVITATION):
             return
         invitation = self._exchange.invitation()
         first = invitation.follows or invitation.session
@@ -199,9 +199,8 @@ class _Visit:
         was_mine, self.mine = self.mine, spend is not None and spend.status != "released"
         progress = self._exchange.progress()
         asked = self._site.name in progress.missing
-        if (progress.finished or self._exchange.has_ended(invitation)) and not (
-            asked and progress.stage == Stage.OPEN
-        ):
+        reveals = asked and progress.stage == Stage.OPEN  # late, and yet it deletes its keys
+        if self._exchange.has_ended(invitation) or (progress.finished and not reveals):
             self.over = True
             if self.mine:
                 Participant(self._site).abandon(*{invitation.session, first})

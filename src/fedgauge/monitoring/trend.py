@@ -81,8 +81,8 @@ def dated_files(*places: Path) -> Dated:
                 skipped[in_one_line(path.name)] = reason
     if not found:
         raise InputError(
-            f"{', '.join(map(str, places)) or 'nothing'} holds no result. Save one of each look there: "
-            "`fedgauge evaluate --json FOLDER/2026-11-16.json`."
+            f"{', '.join(map(str, places)) or 'nothing'} holds no result. Save one of each look "
+            "there: `fedgauge evaluate --json FOLDER/2026-11-16.json`."
         )
     days = _days([*found])
     files: dict[str, Path] = {}
