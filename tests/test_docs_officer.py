@@ -78,12 +78,8 @@ def test_what_patients_read():
     assert "the percentages are {} and {}, and the chance".format(*percentages) in told
     told, budget = prose("Epsilon in numbers"), Policy().budget_epsilon
     assert f"**Why {budget:g}?**" in told
-    assert f"1% sure that a row is in the data becomes at most {shown(0.01, budget)}," in told
-    assert f"It protects labels badly: 10% may become {shown(0.1, 2 * budget)}." in told
-    assert (
-        f"one usual result at epsilon 1, which counts twice. 10% becomes at most {shown(0.1, 2)}."
-        in told
-    )
+    assert f"{budget:g} is too much: 10% may become {shown(0.1, 2 * budget)}." in told
+    assert f"labels to 2](#how-a-site-stops-it): then 10% becomes at most {shown(0.1, 2)}." in told
 
 
 def test_delta_of_the_usual_noise():
@@ -92,8 +88,9 @@ def test_delta_of_the_usual_noise():
     )
     text, delta = prose("Epsilon in numbers"), plan.statement("enforced").delta
     others, most = (chance(delta_of(steps, 1.0, delta)) for steps in (3, 6))
-    assert f"for the usual noise, {chance(delta)}. " in text
-    assert f"For other limits at epsilon 1: at most {most}." in text
+    assert "Take epsilon 1 and the usual noise." in text
+    assert f"the chance is delta, {chance(delta)}. For all other limits on this page" in text
+    assert f"it is at most {most}." in text
     assert f"and the chance is {most}." in prose("What to tell patients")
     told = f"about {chance(delta)} (delta), the others with at most about {others}."
     assert told in explain(plan)
@@ -159,7 +156,7 @@ def test_limits_of_a_new_site_file():
     for title in ("Small groups: an example", "Outline of an impact assessment"):
         assert f"at least {policy.min_new_rows} " in prose(title)
     assert "secure-aggregation" not in policy.models
-    assert "New site files refuse it" in prose("Three questions")
+    assert "Your site refuses it unless you allow it" in prose("Three questions")
     assert "local-dp" not in policy.models
     assert "the sum of at least three sites" in prose("Words")
     assert policy.min_cohort == 3
@@ -276,7 +273,7 @@ def test_leaving_before_counts_are_sent_costs_nothing(consortium):
 
 
 def test_three_sites_cannot_finish_without_one_whose_counts_were_sent(consortium):
-    assert "if the others can finish; with three sites they cannot." in prose("Three questions")
+    assert "may finish without you, unless you were only three sites." in prose("Three questions")
     consortium.start("persons", **PERSONS)
     for site in HOSPITALS:
         consortium.join("persons", site)
@@ -367,7 +364,7 @@ def test_what_goes_round_your_own_yes(consortium, tmp_path):
     consortium.join("persons")
     (row,) = consortium.at("hospital-a", "site log --csv -").splitlines()[1:]
     assert row.split(",")[COLUMNS.index("approver")] == ""
-    assert "no approver or another key" in prose("How a site stops it")
+    assert "a missing or different approver" in prose("How a site stops it")
     reports = fg.EvaluationPlan.for_reports(fg.Axis.uniform(8, outside="clip"), fg.LocalDP(1.0))
     reports.save(tmp_path / "reports.toml")
     consortium.run("fedgauge encode reports.toml rows.csv --label y --score p -o rows.fgr")
@@ -377,7 +374,7 @@ def test_what_goes_round_your_own_yes(consortium, tmp_path):
 
 def test_what_an_operator_does_shows_where_the_page_says(consortium):
     """Higher limits and new names; the lines that the page shows of a new site."""
-    (lines,) = re.findall(r"```text\n(.*?)\n\n", TEXT, flags=re.DOTALL)
+    (lines,) = re.findall(r"```text\n(.*?)```", TEXT, flags=re.DOTALL)
     told = consortium.at("consortium", "site show").splitlines()
     assert {*lines.splitlines()} <= {line.rstrip() for line in told}
     consortium.at("hospital-a", "ledger set-limit --epsilon 5")

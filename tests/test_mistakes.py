@@ -794,7 +794,13 @@ reports that come after the bins were found $ intake two.toml {B}.fgr -> 1
 reports of the first round taken in as of the second (bins) $ intake second.json {A}.fgr -> 2
     {A}.fgr: 1 message refused | of another plan | Name the plan
 trust in half a key $ site trust partner ed25519:abc {a} -> 2
-    a public key is 'ed25519:' and 43 | fedgauge site show
+    a public key is 'ed25519:' and 48 | fedgauge site show
+a key file in place of a card $ consortium create new.fgc {A}/site.key {a} -> 2
+    {A}/site.key: this is not a site's card | Check the name
+a consortium changed by who coordinates none $ consortium update new.fgc {A}/{A}.card {a} -> 2
+    there is no file new.fgc | Check its name
+a new key in a folder without a site $ site rekey --site nowhere/site.toml -> 2
+    there is no site file nowhere/site.toml | --site
 init where a site is $ site init --name x --dataset d {A} -> 2
     {A}/site.toml exists | another folder
 a witness in a folder that is not there $ site witness nowhere/b.head {b} -> 1

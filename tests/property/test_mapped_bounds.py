@@ -125,6 +125,7 @@ def test_a_map_that_always_rises_leaves_every_rank(examples, axis, calibrator):
     if (
         calibrator.is_strict
         and axis.outside == "refuse"
+        and axis.kind != "probabilities"  # its narrowest bins may merge, or widen
         and (axis.kind != "logit" or axis != Axis.logit(axis.bins, limit=36))
     ):
         np.testing.assert_array_equal(result.pooled.counts, before.pooled.counts)

@@ -44,7 +44,7 @@ def test_small_groups_go_to_other_by_each_grouping():
 def test_nothing_is_told_of_a_joined_group():
     part = evaluate().select(group="b")
     for ask in ("positives", "negatives", "roc_auc", "brier_score", "expected_calibration_error"):
-        refused(fg.NoSignal, "group b is not shown: it, or a group", getattr, part, ask)
+        refused(fg.NoSignal, "group b is not shown: it is counted in 'other'", getattr, part, ask)
     for ask in (part.roc_curve, lambda: part.at_threshold(0.5), part.to_frame, part.calibrator):
         with pytest.raises(fg.NoSignal):
             ask()
@@ -57,7 +57,7 @@ def test_nothing_is_told_of_a_joined_group():
     assert frame[frame["metric"] == "withheld"]["group"].tolist() == ["b", "c"]
     gaps = whole.gaps("recall", at=0.5)
     assert (gaps.groups["b"], gaps.pairs) == (None, ())
-    assert gaps.withheld["b"].startswith("withheld: it, or a group that it is counted with")
+    assert gaps.withheld["b"].startswith("withheld: it is counted in 'other', because")
     assert str(gaps).endswith("No two groups can be compared.")
     with pytest.raises(fg.NoSignal, match="no two groups"):
         _ = gaps.largest

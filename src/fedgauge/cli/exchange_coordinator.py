@@ -1,28 +1,42 @@
 """`exchange` for coordinators and officers: start, advance, review, approve."""
 
 import shlex
+import time
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
+import msgspec
 import typer
 
 import fedgauge as fg
 from fedgauge.cli.command import command
 from fedgauge.cli.options import HERE, SiteOption
-from fedgauge.cli.terminal import price, print_result, require_consent, screen, warn, with_progress
-from fedgauge.engines.coordinator import Coordinator
+from fedgauge.cli.terminal import (
+    fail,
+    price,
+    print_result,
+    require_consent,
+    screen,
+    warn,
+    with_progress,
+)
+from fedgauge.engines.coordinator import Coordinator, Finished, Waiting
+from fedgauge.engines.coordinator import Run as Evaluating
 from fedgauge.engines.exchange import HOLDS_ONE, RESULT, Exchange, Progress, knows, place_of
 from fedgauge.engines.folder import open_folder
 from fedgauge.engines.remote_folder import is_remote
 from fedgauge.engines.review import NAMED_BY, BudgetState, JoinedSession, Review
 from fedgauge.engines.review import approve as approve_as
 from fedgauge.engines.review import review as look_at
-from fedgauge.engines.site_rows import column_options
 from fedgauge.keys import SigningKey, key_to_text
+from fedgauge.plan import plan as plans
 from fedgauge.plan.explain import explain
 from fedgauge.secagg import Invitation, Stage
 from fedgauge.site import Site
 from fedgauge.site.ledger import total_of
+from fedgauge.site.rows import PERIODS, column_options
 from fedgauge.vertical.files import Totals, totals_for
 
 app = typer.Typer(
@@ -148,6 +162,160 @@ def budget_in_words(budget: BudgetState, joined: JoinedSession | None, site: Sit
     return told if joined.status == "released" else f"{told} This evaluation is in it."
 
 
+_STILL_WAITING: Final = 3  # an exit code
+_UNITS: Final = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """How long a run waits, and for whom."""
+
+    panel: ClassVar[str] = "How long to wait"
+
+    deadline: Annotated[
+        str | None,
+        typer.Option(
+            help="How long a round waits for all, such as 3d, 12h or 30m. After it, the run goes "
+            "on without the others if the plan allows it, or ends with exit code 3."
+        ),
+    ] = None
+    min_sites: Annotated[
+        int, typer.Option(help="Fewest answers with which it goes on after the deadline.")
+    ] = 0
+    restart: Annotated[
+        bool,
+        typer.Option(
+            "--restart", help="If a site breaks the rules, begin again without it; all pay again."
+        ),
+    ] = False
+    once: Annotated[
+        bool, typer.Option("--once", help="Do what can be done now. Exit code 3: not done yet.")
+    ] = False
+    every: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.05)] = 10.0
+
+    def as_time(self) -> timedelta | None:
+        """The deadline of a round."""
+        if self.deadline is None:
+            return None
+        try:
+            return timedelta(**{_UNITS[self.deadline[-1:]]: float(self.deadline[:-1])})
+        except (KeyError, ValueError, OverflowError):
+            raise fg.InputError(
+                f"--deadline is a time such as 3d, 12h or 30m, got {self.deadline!r}."
+            ) from None
+
+
+@app.command("run", rich_help_panel="Coordinator")
+@command(usual="plan folder deadline once site_file quiet")
+def run_unattended(
+    plan: Annotated[Path, typer.Argument(help="The plan, .toml or .json.")],
+    folder: Annotated[str, typer.Argument(help="The folder that holds all evaluations.")],
+    take_part_too: Annotated[
+        bool, typer.Option("--take-part", help="The coordinator takes part as one of the sites.")
+    ] = False,
+    invite: Annotated[
+        list[str] | None,
+        typer.Option(help=r"A peer to invite; may be repeated. \[default: all]"),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print what is new as lines of JSON.")
+    ] = False,
+    site_file: SiteOption = HERE,
+    *,
+    patience: Patience,
+) -> None:
+    """Coordinator: one evaluation from invitation to result, for sites with an agent.
+
+    Its files are in a folder of their own, named by day and evaluation, with result.json and
+    report.html in the end. Stopped and run again, it goes on where it was. Exit codes: 0 there is a
+    result, 1 it could not finish, 2 wrong input, 3 sites have not answered yet.
+
+    Examples:
+      fedgauge exchange run plan.toml /shared/stroke --site consortium/site.toml
+      fedgauge exchange run plan.toml /shared/stroke --deadline 3d --site consortium/site.toml
+      fedgauge exchange run plan.toml /shared/stroke --once --json --site consortium/site.toml
+    """
+    site = Site.from_toml(site_file)
+    loaded = fg.EvaluationPlan.load(plan)
+    totals = totals_for(site, loaded)
+    if totals is None or invite:
+        members = _invited(site, invite, take_part_too=take_part_too)
+    else:
+        members = _given_bins(site, totals)
+    run = Evaluating(
+        folder,
+        site,
+        loaded,
+        members,
+        totals=totals_for,
+        deadline=patience.as_time(),
+        min_sites=patience.min_sites,
+        restart=patience.restart,
+    )
+    with run.alone():
+        told = ""
+        while isinstance(step := run.step(plans.now()), Waiting):
+            line = _waiting_line(step, as_json=as_json)
+            if line != told:
+                _say_line(line, as_json=as_json)
+            told = line
+            if patience.once or step.overdue:
+                fail("it is not done yet. Run this again to go on.", _STILL_WAITING)
+            time.sleep(patience.every)
+        _say_finished(step, site, as_json=as_json)
+        run.close()
+
+
+def _waiting_line(step: Waiting, *, as_json: bool) -> str:
+    """Where a run is, and who is awaited."""
+    progress = step.progress
+    session = progress.invitation.session.hex()[:8]
+    if as_json:
+        fields = {
+            "event": "overdue" if step.overdue else "waiting",
+            "evaluation": session,
+            "folder": step.place,
+            "round": int(progress.stage),
+            "step": progress.verb,
+            "answered": progress.answered,
+            "missing": progress.missing,
+            "set_aside": progress.set_aside,
+            "faults": progress.faults,
+        }
+        return msgspec.json.encode(fields).decode()
+    asked = len(progress.answered) + len(progress.missing)
+    where = place_of(progress.invitation.plan, progress.stage).capitalize()
+    line = f"Evaluation {session}. {where}, {progress.verb}: {len(progress.answered)} of {asked}"
+    if progress.missing:
+        late = " The deadline is over, and the plan needs them." if step.overdue else ""
+        line += f" answered; waiting for {', '.join(progress.missing)}.{late}"
+    aside = [f"Set aside {name}: {reason}" for name, reason in progress.set_aside.items()]
+    return "\n".join([line, *progress.faults, *aside])
+
+
+def _say_line(line: str, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(line)
+    else:
+        screen.print(line)
+
+
+def _say_finished(step: Finished, site: Site, *, as_json: bool) -> None:
+    """Write the report, and say where things are."""
+    from fedgauge.report.page import report  # it takes a while to load
+
+    place = step.exchange.write_report(report({step.place: step.result}))
+    for told in step.exchange.in_the_way:
+        warn(told)
+    if as_json:
+        fields = {"event": "finished", "result": step.exchange.result_path, "report": place}
+        typer.echo(msgspec.json.encode(fields))
+        return
+    print_result(step.result)
+    screen.print(f"Saved {step.exchange.result_path} and {place}")
+    screen.print(f"Readers check it with --key {key_to_text(site.key.public)}")
+
+
 @app.command(rich_help_panel="Coordinator")
 @command()
 def start(
@@ -209,7 +377,7 @@ def restart(
     before = Exchange(run, site)
     plan = before.invitation().plan.whole
     members = Coordinator(before, site).members_without(without or ())
-    paid = _require_restart(before, run, yes=yes)
+    paid = _require_restart(before, run, site, yes=yes)
     _start(new, site, plan, members)
     Coordinator(before, site).abandon()
     end = f"fedgauge exchange abandon {shlex.quote(run)}{' --yes' if paid else ''}"
@@ -275,15 +443,17 @@ def _start(run: str, site: Site, plan: fg.EvaluationPlan, members: list[bytes]) 
     say_progress(exchange.progress(), run, site)
 
 
-def _require_restart(before: Exchange, run: str, *, yes: bool) -> int:
+def _require_restart(before: Exchange, run: str, site: Site, *, yes: bool) -> int:
     """Ask before another attempt charges sites again; how many have paid for this one."""
     progress = before.progress()
     if progress.paid:
         waits = "Where sites are only late, waiting costs nothing."
         over = f"It is finished: its result is {before.result_path}."
+        cost = price(site.cost(progress.invitation.plan))
         require_consent(
-            f"{progress.paid} sites have spent budget on the attempt in {run}, and another one "
-            f"costs it again. {over if progress.finished else waits}",
+            f"{progress.paid} sites have spent {cost} on the attempt in {run}, which is lost "
+            "unless it ends with a result, and another one costs as much again. "
+            f"{over if progress.finished else waits}",
             yes=yes,
         )
     return progress.paid
@@ -388,7 +558,8 @@ def _say_review(seen: Review, site: Site) -> None:
     if seen.plan is not None:
         lines += [explain(seen.plan), ""]
     if seen.budget is not None:
-        lines += ["The budget", f"  {budget_in_words(seen.budget, seen.joined, site)}", ""]
+        lines += ["The budget", f"  {budget_in_words(seen.budget, seen.joined, site)}"]
+        lines += [f"  {PERIODS}"] * site.has_periods + [""]
     if seen.joined is not None:
         lines += ["How far it is", f"  {became(seen.joined)}", ""]
     if seen.joined is None or not seen.joined.over:

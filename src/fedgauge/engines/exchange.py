@@ -20,23 +20,29 @@ import msgspec
 
 from fedgauge.data.examples import Data
 from fedgauge.data.row_checks import RowSummary
+from fedgauge.engines.findings import require_fit
 from fedgauge.engines.folder import Folder, InTheWay, LocalFolder, beside, open_folder
 from fedgauge.engines.participant import NOT_JOINED, STEPS, Participant, judge_origin
-from fedgauge.engines.site_rows import NamedRows, Rows, read_note
-from fedgauge.errors import ExchangeError, FedgaugeError, InputError, PlanRefused
+from fedgauge.engines.site_rows import Rows, read_note, rows_of
+from fedgauge.errors import ExchangeError, FedgaugeError, PlanRefused
 from fedgauge.escaping import in_one_line
 from fedgauge.plan import EvaluationPlan
-from fedgauge.protocol import COORDINATOR, MOST_BYTES, Envelope
+from fedgauge.protocol import COORDINATOR, EVERYONE, MOST_BYTES, Envelope
 from fedgauge.results import signature
 from fedgauge.results.record import Record
 from fedgauge.secagg import Invitation, Stage
 from fedgauge.secagg.evidence import Fault, File
 from fedgauge.site import Site
+from fedgauge.site.rows import NamedRows
 
 INVITATION: Final = "invitation.fgx"
 EVIDENCE: Final = "evidence.fgx"
 SECOND: Final = "second"
 RESULT: Final = "result.json"
+REPORT: Final = "report.html"
+ENDED: Final = "ended.fgx"
+_MOST_END: Final = 1000  # bytes
+_AFTER_ALL: Final = len(Stage) + 1  # the stage of what is said of a whole session
 _MOST_EVIDENCE: Final = 1 << 25  # bytes: a thing or two of each of 200 members
 _MOST_RESULT: Final = 1 << 26  # bytes: read at each step, and anybody may have put it there
 HOLDS_ONE: Final = "{} holds an exchange already. Start in an empty folder."
@@ -195,15 +201,24 @@ class Exchange:
             judge_origin(self._site, invitation)
         except PlanRefused:
             return  # it is refused for that, before its plan is read
+        if self.has_ended(invitation):
+            raise ExchangeError(
+                f"the coordinator gave up the evaluation in {self._folder}, so this site has "
+                "nothing left to do, and this cost nothing. "
+                f"`{self._abandoning}` gives back what was set aside."
+            )
         if self.is_finished(invitation):
             reserved = self._site.ledger.status(invitation.session) == "reserved"
-            abandon = f"fedgauge exchange abandon {shlex.quote(str(self._folder))}"
-            back = f" `{abandon}` gives back what was set aside."
+            back = f" `{self._abandoning}` gives back what was set aside."
             raise ExchangeError(
                 f"the evaluation in {self._folder} is finished, so this site has nothing left to "
                 "do, and this cost nothing. Its result is "
                 f"{self.result_path}.{back if reserved else ''}"
             )
+
+    @property
+    def _abandoning(self) -> str:
+        return f"fedgauge exchange abandon {shlex.quote(str(self._folder))}"
 
     def is_finished(self, invitation: Invitation) -> bool:
         """Whether the result is there, signed and confirmed: anybody could put in another."""
@@ -251,6 +266,45 @@ class Exchange:
     def write_result(self, data: bytes) -> None:
         """Put the result into the folder, for good."""
         self._folder.write(RESULT, data, for_good=True)
+
+    def result(self) -> bytes:
+        """The result in the folder; :meth:`is_finished` says whether it counts."""
+        return self._folder.read(RESULT, _MOST_RESULT)
+
+    def write_report(self, page: str) -> str:
+        """Put a report beside the result; where it is."""
+        return self._folder.place(self._folder.write(REPORT, page.encode()))
+
+    def make(self) -> None:
+        """Make the folder, if it is not there, or not any more."""
+        self._folder.make()
+
+    def write_end(self, invitation: Invitation) -> None:
+        """Say, as its coordinator, that an attempt was given up: sites need not keep its budget."""
+        told = Envelope.sealed(
+            self._site.key,
+            session=invitation.session,
+            stage=_AFTER_ALL,
+            sender=COORDINATOR,
+            recipient=EVERYONE,
+            body=b"",
+        )
+        self._ready(invitation).write(ENDED, told.to_bytes())
+
+    def has_ended(self, invitation: Invitation) -> bool:
+        """Whether the coordinator gave up this attempt, by its signature."""
+        folder = self._at(invitation)
+        try:
+            Envelope.from_bytes(folder.read(ENDED, _MOST_END)).check(
+                invitation.coordinator,
+                session=invitation.session,
+                stage=_AFTER_ALL,
+                sender=COORDINATOR,
+                recipients={EVERYONE},
+            )
+        except FedgaugeError:
+            return False
+        return True
 
     def request_to_me(self, invitation: Invitation, stage: Stage) -> bytes:
         """The request of a round to this site."""
@@ -478,8 +532,12 @@ def join(
     kinds: Sequence[type[Rows]] = (NamedRows,),
     tell: Callable[[str], None] = lambda _: None,
     show: Callable[[RowSummary], None] = lambda _: None,
+    anyway: bool = False,
 ) -> str:
     """Answer an invitation, and remember which rows it is about; the file that was written.
+
+    Rows that look wrong are refused before anything is reserved or sent, and `tell` gets what was
+    found, unless the site file lets them join or its operator joins `anyway`.
 
     Joining again may name other rows as long as none were counted; those of an exact sum stay, and
     so do those of a second round, which are named at the first. Before an exact sum rows are read:
@@ -487,12 +545,18 @@ def join(
     """
     invitation = exchange.invitation()
     exchange.require_open(invitation)
-    rows = _rows_to_join(site, invitation, rows, kinds)
+    by_hand, rows = rows is not None, _rows_to_join(site, invitation, rows, kinds)
     told = _teller(invitation, rows, tell, show)
+
+    def check(plan: EvaluationPlan) -> None:
+        rows.check(plan, site)
+        if not anyway and invitation.follows is None:
+            require_fit(site, plan, rows, by_hand=by_hand, tell=tell)
+
     participant = Participant(
         site,
         lambda: rows.data(invitation.plan, site),
-        check=lambda plan: rows.check(plan, site),
+        check=check,
         show=told,
     )
     reply = participant.answer(invitation.data)
@@ -509,14 +573,14 @@ def join(
 def _rows_to_join(
     site: Site, invitation: Invitation, rows: Rows | None, kinds: Sequence[type[Rows]]
 ) -> Rows:
-    """The rows that were named; of a second round, those that were named at the first."""
-    if invitation.follows is None:
-        if rows is None:
-            raise InputError(
-                "joining takes the file of this site's rows. Name it, and its columns."
-            )
-        return rows
+    """The rows that were named, or that the site file declares; of a second round, the first's."""
     participant = Participant(site)
+    if invitation.follows is None:
+        before = _named_rows(participant, invitation, kinds)
+        if before is not None and rows in (None, before):
+            return before  # of the period in which it joined
+        judge_origin(site, invitation)  # before its plan is read
+        return rows_of(site, invitation.plan, rows)
     note = participant.recall(invitation.session) or participant.recall(invitation.follows)
     if note is None:
         raise ExchangeError(NOT_JOINED)

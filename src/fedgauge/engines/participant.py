@@ -48,7 +48,8 @@ from fedgauge.secagg.masking import KEY_BYTES
 from fedgauge.site import Site
 from fedgauge.site.ledger import Spend
 from fedgauge.site.ledger_entries import FIRST, Asked, Departure, Step, SumRoster
-from fedgauge.site.site import keep_approval, require_approval
+from fedgauge.site.site import keep_approval
+from fedgauge.site.standing import Approved, Invited, approval_of
 from fedgauge.storage import MOST_STATE, read_bounded
 
 _LOG: Final = logging.getLogger("fedgauge")
@@ -103,6 +104,11 @@ def judge_invitation(
         plan, members=invitation.members, coordinator=invitation.coordinator, of_model=of_model
     )
     return plan
+
+
+def invited(invitation: Invitation, session: bytes | None = None) -> Invited:
+    """What approvals are compared with; of two rounds `session` may be the first."""
+    return Invited(session or invitation.session, invitation.coordinator, tuple(invitation.members))
 
 
 def check_ledger(site: Site, invitation: Invitation, data: Fingerprint | None = None) -> None:
@@ -203,7 +209,7 @@ class SiteDuties:
         )
         # Also where no approver is left: the last one may have been struck off.
         if site.approvers or site.ledger.spend(invitation.session).asked.approver is not None:
-            require_approval(site, invitation.session, invitation.plan)
+            approval_of(site, invitation.plan, invited(invitation))
 
     def _counted(self, plan: EvaluationPlan) -> ScoreHistogram:
         """The rows under noise, whatever they are."""
@@ -390,7 +396,8 @@ class Participant:
             raise ExchangeError(NOT_JOINED) from None
         except OSError as error:
             raise SiteError(f"cannot read the state of a session: {error.strerror}.") from None
-        duties = SiteDuties(self._site, self._data, self._delivery, self._tell, self._show)
+        site = self._site.in_session(session)
+        duties = SiteDuties(site, self._data, self._delivery, self._tell, self._show)
         client = SummationClient.from_bytes(state, self._site.key, duties)
         duties.invitation, duties.setting = client.invitation, client.setting
         duties.noise_key = client.noise_key
@@ -489,19 +496,21 @@ class Participant:
         if self._path(invitation.session).exists():
             return self._join_again(invitation)
         plan = judge_invitation(self._site, invitation, of_model=self._delivery is not None)
+        site = self._site
         if invitation.follows is not None:
-            self._require_first(invitation, invitation.follows)
-        approver = self._approver(invitation)
+            site = site.in_session(invitation.follows)
+            self._require_first(site, invitation, invitation.follows)
+        approved = self._approved(site, invitation)
         self._check(plan)
         data, counted = (None, None) if plan.is_noisy else self._read(plan)
-        reply = self._reserved(invitation, plan, approver, data)
+        reply = self._reserved(site, invitation, plan, approved, data)
         if counted is not None and self._show is not None:  # after all else: it changes nothing
             say(self._show, counted)
         return reply
 
-    def _require_first(self, invitation: Invitation, first: bytes) -> None:
+    def _require_first(self, site: Site, invitation: Invitation, first: bytes) -> None:
         """Refuse a second round of what this site did not join, or gave up; reads no rows."""
-        check_ledger(self._site, invitation)
+        check_ledger(site, invitation)
         if self.session(first).setting != self._setting:
             raise ProtocolError(
                 "the second of two rounds came in another run, or with another config, than the "
@@ -516,9 +525,10 @@ class Participant:
 
     def _reserved(
         self,
+        site: Site,
         invitation: Invitation,
         plan: EvaluationPlan,
-        approver: bytes | None,
+        approved: Approved,
         data: Fingerprint | None,
     ) -> bytes:
         """The reply to an invitation that is accepted, once its cost is set aside."""
@@ -527,18 +537,23 @@ class Participant:
             self._end_overdue()  # what they reserved may be what is missing
             if self._path(invitation.session).exists():
                 return self._join_again(invitation)
-            self._site.reserve(
+            site.reserve(
                 invitation.session,
                 plan,
                 roster=SumRoster(frozenset(invitation.members), invitation.needed),
                 certain=invitation.graph.is_complete,
                 data=data,
-                asked=Asked(invitation.coordinator, invitation.model, approver),
+                asked=Asked(
+                    invitation.coordinator,
+                    invitation.model,
+                    approved.approver,
+                    standing=approved.standing,
+                ),
             )
             _require_latest(self._site, invitation.session, Stage.ADVERTISE, 0)
             if invitation.follows is not None:
                 self._take_up(invitation.follows, invitation.session)
-            duties = SiteDuties(self._site, self._data, self._delivery, self._tell, self._show)
+            duties = SiteDuties(site, self._data, self._delivery, self._tell, self._show)
             client = SummationClient.join(invitation, self._site.key, duties, setting=self._setting)
             self._store(client)
             reply = self._recorded(invitation.session, Stage.ADVERTISE, client.receive(request))
@@ -559,14 +574,14 @@ class Participant:
         self._site.ledger.record_sent(session, Departure.of(STEPS[stage], reply))
         return reply
 
-    def _approver(self, invitation: Invitation) -> bytes | None:
-        if not self._site.approvers:
-            return None
+    def _approved(self, site: Site, invitation: Invitation) -> Approved:
+        if not site.approvers:
+            return Approved(None)
         if self._delivery is not None:
-            refuse_unread(self._site)
+            refuse_unread(site)
         # Of two rounds the first is approved of.
         evaluation = invitation.follows or invitation.session
-        return require_approval(self._site, evaluation, invitation.plan)
+        return approval_of(site, invitation.plan, invited(invitation, evaluation))
 
     def _read(self, plan: EvaluationPlan) -> tuple[Fingerprint | None, RowSummary | None]:
         """The rows of an exact sum, where no model is needed to have them.

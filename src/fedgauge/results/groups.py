@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 XAUC: Final = "xauc"
 _ALSO: Final = {"selection_rate": "flagged"}  # what those who compare groups call it
 JOINED: Final = (
-    "it, or a group that it is counted with, has fewer than {0} examples of a class (min_cell), so "
-    "it is counted in {1!r}."
+    "it is counted in {1!r}, because this group or one counted with it has fewer than {0} examples "
+    "of a class (min_cell)."
 )
 
 

@@ -4,13 +4,14 @@ import math
 import os
 import re
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
-from typing import Final, Self, get_args
+from typing import Final, Literal, Self, get_args
 
 import msgspec
 
 from fedgauge.data.examples import Label, meaning
-from fedgauge.errors import PlanRefused, SiteError
+from fedgauge.errors import PlanRefused, SiteError, located
 from fedgauge.keys import is_anybodys, key_from_text
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.limits import check_bins, has_long_keys
@@ -18,6 +19,7 @@ from fedgauge.plan.task import Task, measured_by, quoted
 from fedgauge.privacy import AnyPrivacyModel, DistributedDP, SecureAggregation
 from fedgauge.privacy.models import tag_of
 from fedgauge.site.ledger_entries import Cost
+from fedgauge.site.rows import NamedRows
 from fedgauge.storage import bounded, faults, open_regular, require_own
 
 LEAST_COHORT: Final = 3
@@ -56,6 +58,9 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     budget_epsilon: float = 3.0
     budget_delta: float = 1e-5
     mix_exact: bool = False  # whether exact sums and differential privacy may meet on one dataset
+    # Whether this site joins with rows that look wrong to it, such as reversed labels, or stops
+    # before it does and asks its operator.
+    findings: Literal["stop", "join"] = "stop"
     # After so many an evaluation is given up: its keys are deleted, and what it reserved comes back
     # where nothing was counted.
     session_days: int = 30
@@ -127,6 +132,18 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return f"exact sums: {count}{most}{'' if self.mix_exact else '; noise refused'}"
 
 
+class AgentRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How `fedgauge site run` answers what the rest of the site file allows."""
+
+    # "policy": whatever is allowed; "ask": an operator joins each evaluation, the rest runs.
+    answer: Literal["policy", "ask"] = "policy"
+    daily: int = 10  # most evaluations of one coordinator that are joined within a day
+
+    def __post_init__(self) -> None:
+        if self.daily < 0:
+            raise SiteError(f"daily must be 0 or more, got {self.daily}.")
+
+
 class Party(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A peer, a coordinator or an approver that the site trusts, by its public key."""
 
@@ -147,6 +164,21 @@ class Party(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return key_from_text(self.key)
 
 
+class Accepted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which version of a consortium's file a site accepted, and whom it trusts because of it."""
+
+    name: str
+    version: int
+    digest: str
+    coordinator: str
+    key: str  # of the coordinator, which signed that version
+    sites: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.version < 1:
+            raise SiteError(f"the version of a consortium must be 1 or more, got {self.version}.")
+
+
 class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A site file as written."""
 
@@ -157,9 +189,12 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ledger: str
     witness: str | None = None
     policy: Policy = msgspec.field(default_factory=Policy)
+    agent: AgentRules = msgspec.field(default_factory=AgentRules)
+    data: NamedRows | None = None
     coordinators: tuple[Party, ...] = ()
     peers: tuple[Party, ...] = ()
     approvers: tuple[Party, ...] = ()
+    consortium: Accepted | None = None
 
     def __post_init__(self) -> None:
         check_name("name", self.name)
@@ -168,6 +203,39 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             path = getattr(self, name)
             if path is not None and (not path or "\0" in path):
                 raise SiteError(f"{name} must be the path of a file.")
+        if self.data is not None:
+            with located("[data]"):
+                self._check_data(self.data)
+
+    def _check_data(self, data: NamedRows) -> None:
+        if not data.path or "\0" in data.path:
+            raise SiteError("path must be that of a file.")
+        if data.negative is not None and data.positive is None:
+            raise SiteError("negative is named without positive. Name both, or positive alone.")
+        if data.positive_rate is not None and not 0 < data.positive_rate < 1:
+            raise SiteError(f"positive_rate must be between 0 and 1, got {data.positive_rate!r}.")
+        period = data.pattern.period
+        if data.periods is not None and not period:
+            raise SiteError(
+                "periods are stated, and the path is the same in all of them. Leave periods out, "
+                "or name files by period: scores/{year}-W{week}.csv."
+            )
+        if data.periods is not None:
+            check_name("dataset, with a period,", self.dataset_on(date.max))
+
+    def dataset_on(self, day: date) -> str:
+        """What budgets are about on a day: a period alone where the file says that all differ."""
+        if self.data is None or self.data.periods is None:
+            return self.dataset
+        _, period = self.data.pattern.on(day)
+        return f"{self.dataset}-{period}"
+
+    def has_period(self, dataset: str) -> bool:
+        """Whether this is the name of a period of its data."""
+        if self.data is None or self.data.periods is None:
+            return False
+        start = f"{self.dataset}-"
+        return dataset.startswith(start) and self.data.pattern.names(dataset.removeprefix(start))
 
     @classmethod
     def from_text(cls, text: str) -> Self:
@@ -186,6 +254,11 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 "version."
             )
         return file
+
+
+def read_consortium(path: Path) -> Accepted | None:
+    """The consortium that a site accepted, by its file."""
+    return SiteFile.from_text(read_site_file(path)).consortium
 
 
 def read_site_file(path: Path) -> str:
