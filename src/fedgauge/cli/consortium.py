@@ -110,14 +110,14 @@ def accept(
     ] = None,
     replace: Annotated[
         bool,
-        typer.Option("--replace", help="Leave the consortium accepted before, or its lost key."),
+        typer.Option("--replace", help="Accept it in place of another, or of a lost key."),
     ] = False,
     site_file: SiteOption = HERE,
 ) -> None:
     """Site: trust the coordinator and the sites of a file, once you heard its twelve words.
 
-    The coordinator reads them to all sites in one call. Whoever has another file hears other words.
-    The first four letters of each word are enough. It shows first whom this site would trust.
+    Shows whom the site would trust, then asks for the words that the coordinator reads to all sites
+    in one call. Whoever has another file hears other words. The first four letters of each will do.
 
     Examples:
       fedgauge consortium accept stroke.fgc --site hospital-a/site.toml
