@@ -1,9 +1,12 @@
 """The exchange through buckets and servers: the same evaluation, whatever goes wrong on the way."""
 
 import pytest
-from buckets import FAULTS, SECRET, THREE, Bucket, RemoteWorld
 from consortium import A
 from exchange import CLIENTS, EXACT, NOISY
+
+pytest.importorskip("fsspec", reason="there is no fsspec: pip install 'fedgauge[remote]'")
+
+from buckets import FAULTS, SECRET, THREE, Bucket, RemoteWorld
 
 from fedgauge.secagg import Stage
 

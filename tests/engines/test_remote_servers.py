@@ -1,7 +1,10 @@
 """Whole evaluations through servers that run: Debian's sshd, and moto's S3."""
 
 import re
+import socket
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from consortium import A
@@ -130,6 +133,25 @@ def test_a_server_that_is_not_known_is_not_trusted(sftp, capfd):
     sftp.known.write_text(known)
     assert folder.names() == []
     assert capfd.readouterr().err == ""
+
+
+def test_what_a_driver_logs_is_not_printed(world, commands):
+    """It would be, with a traceback, where nobody says what becomes of logs."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            with suppress(OSError):
+                while True:
+                    server.accept()[0].close()
+
+        Thread(target=serve, daemon=True).start()
+        address = f"sftp://root@127.0.0.1:{server.getsockname()[1]}/run"
+        site = str(world.site_file(A))
+        (done,) = commands({"arguments": ["exchange", "status", address, "--site", site]})
+        server.shutdown(socket.SHUT_RDWR)
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith(f"fedgauge: cannot read {address}/")
+    assert done.err.count("\n") == 1
 
 
 def test_a_server_that_was_started_again(sftp):

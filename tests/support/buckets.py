@@ -99,9 +99,11 @@ class Faults:
 class Errors(Faults):
     """Errors before a step, and after an object has arrived; they hold passwords."""
 
+    kind = OSError
+
     def before(self, _):
         if self.now():
-            raise OSError(f"https://user:{SECRET}@bucket.example/?X-Amz-Signature={SECRET}")
+            raise self.kind(f"https://user:{SECRET}@bucket.example/?X-Amz-Signature={SECRET}")
 
     def written(self, *_):
         self.before(None)

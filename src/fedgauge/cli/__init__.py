@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import warnings
@@ -153,6 +154,8 @@ def _options(
 def main() -> NoReturn:
     """Run the command line."""
     warnings.showwarning = warn
+    # What libraries log would else be printed: drivers of folders log addresses and tracebacks.
+    logging.getLogger().addHandler(logging.NullHandler())
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # closed ones are None
             with suppress(OSError):  # of some pipes; `Screen` does not need it, help texts do

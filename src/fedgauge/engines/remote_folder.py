@@ -12,6 +12,7 @@ import functools
 import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import chain
 from typing import Any, Final, TypeVar
 
@@ -120,8 +121,9 @@ class RemoteFolder(Folder):
         """Write an object; FileExistsError if there is one by then."""
         if self._size(name) is not None:
             raise FileExistsError
+        doing = f"write {self.place(name)}"
         try:
-            self._call(f"write {self.place(name)}", lambda fs, path: _create(fs, path, data), name)
+            is_new = self._call(doing, lambda fs, path: _create(fs, path, data), name)
         except FileNotFoundError:
             raise ExchangeError(
                 f"cannot write {self.place(name)}: there is no folder or bucket to make {self} in. "
@@ -129,11 +131,12 @@ class RemoteFolder(Folder):
             ) from None
         except ExchangeError:
             # It may have arrived all the same, or another's just before it.
-            match self._holds(name, data):
-                case None:
-                    raise
-                case False:
-                    raise FileExistsError from None
+            there = self._holds(name, data)
+            if there is None:
+                raise
+            is_new = there
+        if not is_new:
+            raise FileExistsError
 
     def write(self, name: str, data: bytes, *, for_good: bool = False) -> str:
         """Write an object, unless it is there already; the name it has, which may be another."""
@@ -214,8 +217,10 @@ class RemoteFolder(Folder):
             fs = _opened(self._url)
             fs.invalidate_cache()
             return action(fs, fs._strip_protocol(self.place(name) if name else self._url))
-        except (FileNotFoundError, FileExistsError, FedgaugeError):
+        except FedgaugeError:
             raise
+        except FileNotFoundError:
+            raise FileNotFoundError from None
         except Exception as error:
             _forget(self._url)
             raise ExchangeError(f"cannot {doing}: {_reason(error)}. {_REMEDY}.") from None
@@ -303,15 +308,20 @@ def _pipe(sftp: Any, path: str, value: bytes, mode: str = "overwrite", **_: Any)
         file.write(value)
 
 
-def _create(fs: Any, path: str, data: bytes) -> None:
+def _create(fs: Any, path: str, data: bytes) -> bool:
+    """Make an object and, if need be, its folder; whether there was none."""
     try:
         fs.pipe_file(path, data, mode="create")
+    except FileExistsError:
+        return False
     except FileNotFoundError:
         folder = path.rpartition("/")[0]
         if "/" not in folder:
             raise  # a bucket, which is not made by mistake
-        fs.mkdir(folder, create_parents=False)
+        with suppress(FileExistsError):  # another party was faster
+            fs.mkdir(folder, create_parents=False)
         fs.pipe_file(path, data, mode="create")
+    return True
 
 
 def _reason(error: Exception) -> str:
