@@ -266,6 +266,7 @@ _ANY: Final = (-math.inf, math.inf)
 _DRAWS: Final = 200
 _MULTIPLES: Final = np.concatenate([np.arange(0.0, 2.0, 0.1), [2.0, 2.5, 3.0, 4.0, 6.0, 10.0]])
 _FEW: Final = 30  # positives or negatives, noise accounted for, that a slope takes
+_UNSURE: Final = 0.3  # of a slope (1 if less) that its deviation is: such intervals are too wide
 _KNOTS: Final = (5, 8, 14)  # as many as needed; at even quantiles from _TAIL on, Harrell 2015
 _TAIL: Final = 0.04
 _FINE: Final = 256
@@ -329,6 +330,9 @@ def line(reading: Reading) -> Line:
     )
     pooled = forecasts.pooled
     caution = _few(forecasts) or pooled.faint or _crowded(forecasts) or pooled.lumped
+    steepness = max(abs(float(fit.coefficients[1])), 1.0)
+    if pooled.noisy and not caution and both[1] > _UNSURE * steepness:
+        caution = "the noise is large next to the slope: a wide interval"
 
     def of(at: int) -> Estimate:
         value, deviation, sampling = (float(each[at]) for each in (fit.coefficients, both, sampled))
