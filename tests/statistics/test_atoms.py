@@ -90,7 +90,7 @@ ROUGH = {
     "AP": (study.Cell("grid", "ldp 5", 50_000), "bins are wide"),
     "log loss": (study.Cell("grid", "ldp 5", 500), "scores in an end bin may be 0 or 1"),
     "slope": (study.Cell("forest", "ddp 0.1", 5_000, hinted=False), "next to the slope"),
-    "AP of two": (study.Cell("saturated", "exact", 20_000, "models"), "few rows decide it"),
+    "AP of two": (study.Cell("saturated", "exact", 20_000, "models"), "few rows or wide bins"),
 }
 
 

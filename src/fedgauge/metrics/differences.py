@@ -107,7 +107,7 @@ _COARSE: Final = 0.4
 # forests and of rounded scores.
 _GUESSED: Final = 0.1
 _WIDE: Final = 2.0  # times what chance and noise alone make it
-_FEW_DECIDE: Final = "few rows decide it, or wide bins: the interval is wider than chance makes it"
+_FEW_DECIDE: Final = "few rows or wide bins decide, so it is wide"
 _WITHIN: Final = "so short that it depends on how scores lie within bins, which is a guess"
 
 
