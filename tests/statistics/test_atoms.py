@@ -1,4 +1,5 @@
 """Atoms in exact sums: none is seen in smooth scores, and intervals of ties are those of rows.
+Under noise a caution stands where ties, or few rows, decide.
 
 Seeds are fixed; a fresh seed would fail a correct implementation with the probability stated.
 """
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 from scipy.stats import rankdata
+from scripts import load_script
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import fedgauge as fg
@@ -81,3 +83,35 @@ def test_few_wrong_scores_of_0_or_1_give_a_caution():
     assert fg.evaluate({"site": (labels, scores)}).log_loss.caution is None
     predictions = fg.evaluate({"site": (labels, (scores >= 0.4).astype(float))})
     assert predictions.log_loss.caution is None  # hundreds are wrong
+
+
+study = load_script("coverage")
+ROUGH = {
+    "AP": (study.Cell("grid", "ldp 5", 50_000), "bins are wide"),
+    "log loss": (study.Cell("grid", "ldp 5", 500), "scores in an end bin may be 0 or 1"),
+    "slope": (study.Cell("forest", "ddp 0.1", 5_000, hinted=False), "next to the slope"),
+    "AP of two": (study.Cell("saturated", "exact", 20_000, "models"), "few rows or wide bins"),
+}
+
+
+@pytest.mark.parametrize("metric", ROUGH)
+def test_what_ties_or_few_rows_decide_has_a_caution(metric):
+    # Nine of ten results at least have one: all three do with a chance of 73%, seeds are fixed.
+    cell, text = ROUGH[metric]
+    rng = np.random.default_rng(3)
+    for _ in range(3):
+        rows = cell.rows(rng)
+        sites = {f"site-{k}": rows.select(slice(k, None, study.CLIENTS)) for k in range(20)}
+        result = fg.evaluate(sites, **cell.options(), seed=int(rng.integers(2**63)))
+        told, _ = study.readings(cell)[metric](result)
+        assert text in (told.caution or "")
+
+
+def test_a_smooth_score_in_fine_bins_has_none_of_these_cautions():
+    cell = study.Cell("smooth", "ddp 1", 50_000)
+    rng = np.random.default_rng(3)
+    rows = cell.rows(rng)
+    sites = {f"site-{k}": rows.select(slice(k, None, study.CLIENTS)) for k in range(20)}
+    result = fg.evaluate(sites, **cell.options(), seed=1)
+    assert result.average_precision.caution is result.calibration_slope.caution is None
+    assert result.log_loss.caution is None

@@ -132,6 +132,20 @@ def test_counts_stay_as_released_where_no_path_is_found(monkeypatch):
         assert not pooled.is_shrunk
 
 
+@pytest.mark.parametrize("place", range(3))
+def test_counts_stay_as_released_where_the_likeliest_path_is_not_found(monkeypatch, place):
+    """The others contradict what was released: under a binary tree they did great harm."""
+    fit, fits = shrinkage._fit, []
+
+    def unfinished(*told):
+        fits.append(fit(*told)._replace(found=len(fits) % 3 != place))
+        return fits[-1]
+
+    monkeypatch.setattr(shrinkage, "_fit", unfinished)
+    likely = shrinkage.shrunk(AXIS, NOISY, 16.0 * np.eye(16))
+    assert (likely is None) == (np.argmax([each.evidence for each in fits]) == place)
+
+
 @pytest.mark.parametrize("made", [np.linalg.LinAlgError, np.nan])
 def test_a_step_that_cannot_be_made_leaves_counts_as_released(monkeypatch, made):
     def solve(_, right):

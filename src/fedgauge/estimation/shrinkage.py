@@ -263,10 +263,11 @@ class _Fit(NamedTuple):
 
 def _averaged(seen: _Seen, covariances: Sequence[Floats], close: float) -> Floats | None:
     """Likely counts under each degree of smoothness, as likely as that is; None if not found."""
-    every = (_fit(seen, covariance, close) for covariance in covariances)
-    fits = [fit for fit in every if fit.found]
-    if not fits:
+    every = [_fit(seen, covariance, close) for covariance in covariances]
+    # Where the likeliest is not found, the others contradict what was released.
+    if not max(every, key=lambda fit: fit.evidence).found:
         return None
+    fits = [fit for fit in every if fit.found]
     evidence = np.array([fit.evidence for fit in fits])
     weights = np.exp(evidence - evidence.max())
     counts = weights @ np.array([fit.counts for fit in fits]) / weights.sum()

@@ -266,6 +266,7 @@ _ANY: Final = (-math.inf, math.inf)
 _DRAWS: Final = 200
 _MULTIPLES: Final = np.concatenate([np.arange(0.0, 2.0, 0.1), [2.0, 2.5, 3.0, 4.0, 6.0, 10.0]])
 _FEW: Final = 30  # positives or negatives, noise accounted for, that a slope takes
+_UNSURE: Final = 0.3  # of a slope (1 if less) that its deviation is: such intervals are too wide
 _KNOTS: Final = (5, 8, 14)  # as many as needed; at even quantiles from _TAIL on, Harrell 2015
 _TAIL: Final = 0.04
 _FINE: Final = 256
@@ -297,7 +298,7 @@ def calibration_slope(reading: Reading) -> Estimate:
 
     Bounds: none. Near 0 and 1 a bin allows any log-odds.
 
-    Interval: sandwich variance, normal.
+    Interval: sandwich variance, normal. It includes that bins hide where scores lie in them.
 
     Undefined: where the scores separate the classes, also if they share one bin (Albert & Anderson
     1984).
@@ -327,18 +328,33 @@ def line(reading: Reading) -> Line:
         np.sqrt(np.maximum(np.diag(each(forecasts, fit)), 0.0))
         for each in (covariance, sampling_covariance)
     )
+    within = _misplaced(forecasts, fit)
     pooled = forecasts.pooled
     caution = _few(forecasts) or pooled.faint or _crowded(forecasts) or pooled.lumped
+    steepness = max(abs(float(fit.coefficients[1])), 1.0)
+    if pooled.noisy and not caution and both[1] > _UNSURE * steepness:
+        caution = "the noise is large next to the slope: a wide interval"
 
     def of(at: int) -> Estimate:
         value, deviation, sampling = (float(each[at]) for each in (fit.coefficients, both, sampled))
-        reach = critical(level) * deviation
+        reach = critical(level) * math.hypot(deviation, within[at])
         parts = {"sampling": sampling}
         if forecasts.pooled.noisy:
             parts["noise"] = math.sqrt(max(deviation**2 - sampling**2, 0.0))
         return Estimate(value, _ANY, value - reach, value + reach, level, parts, caution)
 
     return Line(slope=of(1), intercept=of(0))
+
+
+def _misplaced(forecasts: Forecasts, fit: Fit) -> Floats:
+    """How far the coefficients typically are off, since bins hide where in them scores lie."""
+    p, (negatives, positives) = fit.probabilities, forecasts.counts
+    chance = np.clip(forecasts.scores, FARTHEST, 1.0 - FARTHEST)
+    # A score moves its place on the line, and what the line says there.
+    moved = -fit.design.T * fit.coefficients[1] * forecasts.totals * p * (1.0 - p)
+    moved[1] += positives * (1.0 - p) - negatives * p
+    moved *= np.minimum(forecasts.misplaced / (chance * (1.0 - chance)), 1.0)
+    return np.sqrt(np.maximum(np.diag(_sandwich(fit, moved @ moved.T)), 0.0))
 
 
 def _line_fit(forecasts: Forecasts) -> Fit:

@@ -106,6 +106,8 @@ _COARSE: Final = 0.4
 # Shorter intervals than this, of what bins may hide of Brier scores, covered 60 to 83% of two
 # forests and of rounded scores.
 _GUESSED: Final = 0.1
+_WIDE: Final = 2.0  # times what chance and noise alone make it
+_FEW_DECIDE: Final = "few rows or wide bins decide, so it is wide"
 _WITHIN: Final = "so short that it depends on how scores lie within bins, which is a guess"
 
 
@@ -272,6 +274,9 @@ class ModelPair:
         if not self.first.pooled.noisy:
             parts = {kind: part for kind, part in parts.items() if kind != "noise"}
         caution = one.caution or other.caution
+        chance = critical(self.level) * math.hypot(*parts.values())
+        if caution is None and high - low > _WIDE * 2.0 * chance:
+            caution = _FEW_DECIDE
         parts = {"binning": _binning(ends)} | parts
         told = Estimate(value, bounds, low, high, self.level, parts, caution)
         return told.moved_to(ends[0].value - ends[1].value)

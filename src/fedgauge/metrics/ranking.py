@@ -51,7 +51,13 @@ _Made = TypeVar("_Made")
 FEW: Final = 20  # examples of a class below which an interval is made for small samples
 _DRAWS: Final = 200
 _CERTAIN: Final = 36.0  # loss of a score of 0 or 1 that is wrong, rounded down
+_HIDDEN: Final = 1 / 3  # of the noise's deviation: examples that a count may lack
 _FEW_WRONG: Final = 5.0  # misplaced examples of the smaller class, likewise
+_TIES: Final = 1.5  # half-widths; rounded scores move the value about a third as far as ties
+_WIDE_BINS: Final = (
+    "bins are wide for so many examples: were scores equal within them, the value would be beyond "
+    "the interval. If scores are rounded, see the bounds"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,6 +300,10 @@ def _average_precision(reading: Reading) -> Estimate:
     else:
         interval = logit_interval(number.value, math.sqrt(variance), critical(level))
     caution = _few_examples(pooled) or next_to_end(number.value, math.sqrt(noise))
+    if pooled.noisy and not (caution or pooled.lumped):
+        of_ties = areas.average_precision(reading.pr, counts, tied=True).value
+        reach = max(interval.high - number.value, number.value - interval.low)
+        caution = _WIDE_BINS if abs(of_ties - number.value) > _TIES * reach else None
     return _estimate(
         reading,
         _Ingredients(
@@ -427,9 +437,12 @@ def normalized_entropy(reading: Reading) -> Estimate:
 
 def _unseen_losses(reading: Reading, by_bin: BinLosses, reach: float) -> str | None:
     """Why a log loss may be far off: scores of 0 and 1 cost 36 where wrong, and few were wrong."""
-    counts = reading.pooled.counts
+    pooled = reading.pooled
+    counts = held = pooled.counts
+    if pooled.noisy:  # a bin that seems empty may hold some
+        held = np.maximum(counts, _HIDDEN * np.sqrt(pooled.leaf_variances))
     could = np.where(~reading.tied & (by_bin.most > _CERTAIN), by_bin.most - by_bin.mean, 0.0)
-    if 2.0 * float(np.sum(counts * could)) > reach * float(counts.sum()):
+    if 2.0 * float(np.sum(held * could)) > reach * float(counts.sum()):
         return "scores in an end bin may be 0 or 1, where each wrong one costs 36: see the bounds"
     worst = reading.tied & (by_bin.mean > _CERTAIN)
     wrong = float(counts[worst].sum())
