@@ -7,8 +7,9 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from agents import MONDAY, WEEK, Hospitals
 from consortium import A
-from exchange import CLIENTS, EXACT
+from exchange import CLIENTS, EXACT, NOISY
 from refusals import refused
 
 pytest.importorskip("fsspec", reason="there is no fsspec: pip install 'fedgauge[remote]'")
@@ -74,6 +75,28 @@ def test_a_whole_evaluation(world, address):
         result = world.advance(world.run)
     world.assert_right(result)
     assert world.exchange(world.run, A).progress().finished
+
+
+@pytest.mark.parametrize("weeks", [1, pytest.param(26, marks=pytest.mark.slow)])
+def test_weeks_of_agents(folder, address, monkeypatch, weeks):
+    """Every result is in a folder of its own, and every week is charged once."""
+    hospitals = Hospitals.declared(folder, NOISY)
+    hospitals.enter(monkeypatch)
+    hospitals.shared = address
+    results = {}
+    for week in range(weeks):
+        hospitals.clock = MONDAY + week * WEEK
+        hospitals.export_all()
+        hospitals.agents.clear()  # all are started again
+        _forget(address)
+        finished = hospitals.until_finished()
+        results[finished.place] = finished.result.clients
+    assert [*results.values()] == [3] * weeks
+    assert open_folder(address).folders() == sorted(results)
+    for name in hospitals.names:
+        balances = hospitals.site(name).ledger.balances()
+        assert [each.spent.epsilon for each in balances] == [1.0] * weeks
+        assert not any(each.reserved.epsilon for each in balances)
 
 
 def test_a_folder(address):

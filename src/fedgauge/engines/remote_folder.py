@@ -315,13 +315,22 @@ def _create(fs: Any, path: str, data: bytes) -> bool:
     except FileExistsError:
         return False
     except FileNotFoundError:
-        folder = path.rpartition("/")[0]
-        if "/" not in folder:
-            raise  # a bucket, which is not made by mistake
-        with suppress(FileExistsError):  # another party was faster
-            fs.mkdir(folder, create_parents=False)
+        _make(fs, path.rpartition("/")[0])
         fs.pipe_file(path, data, mode="create")
     return True
+
+
+def _make(fs: Any, folder: str) -> None:
+    """Make a folder and those it is in, but no bucket, which would be made by mistake."""
+    parent, slash, _ = folder.rpartition("/")
+    if not slash:
+        raise FileNotFoundError
+    with suppress(FileExistsError):  # another party was faster
+        try:
+            fs.mkdir(folder, create_parents=False)
+        except FileNotFoundError:
+            _make(fs, parent)
+            fs.mkdir(folder, create_parents=False)
 
 
 def _reason(error: Exception) -> str:
