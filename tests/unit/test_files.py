@@ -209,8 +209,9 @@ PARQUET = parquet_bytes()
 def test_content_that_is_not_what_the_name_says(tmp_path):
     for name, content, told in (
         *((f"x.{end}", b"", r"the file is empty \(0 bytes\)") for end in ("csv", "tsv", "parquet")),
-        *((name, CSV, "use .csv, .tsv or .parquet") for name in ("x.txt", "x", "x.xlsx", "x.gz")),
-        ("x.csv.zip", CSV, "use .csv, .tsv or .parquet"),
+        *((name, CSV, "use .csv, .tsv, .parquet or") for name in ("x.txt", "x", "x.xls", "x.gz")),
+        ("x.csv.zip", CSV, "use .csv, .tsv, .parquet or .xlsx"),
+        ("x.xlsx", CSV, "not an Excel workbook"),
         ("x.parquet", CSV, f"not a Parquet file, {AGAIN}"),
         ("x.csv", PARQUET, "a Parquet file, not CSV. Rename it to end in .parquet"),
         ("x.csv.gz", CSV, f"not a gzip file, {AGAIN}"),

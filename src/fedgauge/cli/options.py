@@ -283,13 +283,19 @@ class FileOptions:
     decimal: Annotated[
         str | None, typer.Option(help=r"Decimal mark in a CSV file. \[default: .]")
     ] = None
+    encoding: Annotated[
+        str | None,
+        typer.Option(help=r"Encoding of a text file, such as cp1252. \[default: utf-8]"),
+    ] = None
 
     @property
     def dialect(self) -> DialectOptions:
         """What the library is told; shells leave a tab as it is written."""
         tab = self.separator in ("\\t", "tab")
         return DialectOptions(
-            separator="\t" if tab else self.separator, decimal=self.decimal or "."
+            separator="\t" if tab else self.separator,
+            decimal=self.decimal or ".",
+            encoding=self.encoding or "utf-8",
         )
 
 
@@ -396,6 +402,7 @@ class DialectOptions(TypedDict):
 
     separator: str | None
     decimal: str
+    encoding: str
 
 
 @dataclass(frozen=True, kw_only=True)

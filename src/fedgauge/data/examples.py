@@ -13,6 +13,7 @@ from fedgauge.arrays import Floats
 from fedgauge.data.columns import (
     Column,
     Rows,
+    distinct,
     floats_of,
     pick,
     read_column,
@@ -145,6 +146,16 @@ class Examples:
     def __repr__(self) -> str:
         return f"Examples({len(self):,} rows)"
 
+    @property
+    def is_complete(self) -> NDArray[np.bool_]:
+        """Which rows have a label and a score, and all of them where they have several."""
+        flat = self.labels.ravel() if isinstance(self.labels, np.ndarray) else self.labels
+        complete: NDArray[np.bool_]
+        complete = np.all((distinct(flat)[0] >= 0).reshape(len(self), -1), axis=1)
+        for scores in self.scores.values():
+            complete &= ~np.any(np.isnan(scores).reshape(len(self), -1), axis=1)
+        return complete
+
     def split(self, rows: int) -> Iterator["Examples"]:
         """The same examples as views of at most `rows` rows."""
         for start in range(0, len(self), rows):
@@ -222,7 +233,9 @@ def numbers_of(column: Column) -> Floats:
             valid = pa.array(scores, from_pandas=True).is_valid().to_numpy(zero_copy_only=False)
             return np.where(valid, scores, np.nan).astype(np.float64)
         except (TypeError, ValueError, OverflowError, pa.ArrowException):
-            pass
+            numbers = floats_of(column)  # which also knows 45%
+            if not np.isnan(numbers).any():
+                return numbers
     raise InputError("y_score holds values that are not numbers. Convert the column to floats.")
 
 

@@ -1,96 +1,62 @@
-"""CSV and Parquet files and data frames, read in batches; which columns hold labels and scores."""
+"""Files of rows and data frames, read in batches; which columns hold labels and scores."""
 
-import codecs
-import csv
-import gzip
-import io
+import difflib
 import itertools
-import math
 import os
-import re
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple
-from weakref import WeakSet
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
 from numpy.typing import NDArray
 
 from fedgauge.arrays import Floats
 from fedgauge.data.columns import (
     Column,
     distinct,
-    floats_of,
     from_arrow,
     read_column,
     read_leniently,
+    spelled_numbers,
     to_numpy,
 )
 from fedgauge.data.examples import Examples, numbers_of
+from fedgauge.data.text_files import (
+    TEXT,
+    UTF8,
+    Dialect,
+    Skip,
+    Table,
+    Text,
+    Types,
+    check_header,
+    not_numbers,
+    open_text,
+    read_numbers,
+)
 from fedgauge.errors import InputError, located
 from fedgauge.storage import NOT_REGULAR, open_regular
 
 _BATCH_ROWS: Final = 65_536
 _BLOCK_BYTES: Final = 1 << 20
-_DELIMITERS: Final = {".csv": ",", ".tsv": "\t"}
-_DECIMALS: Final = (".", ",")
 _OTHER_DELIMITERS: Final = (";", "\t", "|", ",")
 _MOST_NAMES: Final = 30
-_MOST_COLUMNS: Final = 1 << 15
 # Of Parquet: rows that are all alike take hardly any bytes, and no scores are.
 _FEW_ROWS: Final = 1 << 24
 _FEW_BYTES: Final = 1 << 28
 _MOST_PER_BYTE: Final = 100
 _GZIP: Final = b"\x1f\x8b"
-_LINE: Final = re.compile(rb"[^\r\n]*")
-_QUOTED: Final = re.compile(rb'(?:[^"\r\n]|"(?:[^"]|"")*+")*+')
-_UNREADABLE: Final = (
-    "the file does not read as UTF-8 text with the same number of columns in every row. Export it "
-    "again."
-)
 _PARQUET: Final = (".parquet", ".pq")
-_END_OF_LINE: Final = re.compile(rb"[\r\n]")  # as Arrow reads it
 WORDS: Final = pa.dictionary(pa.int32(), pa.string())  # labels, ids, names: few, and often again
 
 
-class Dialect(NamedTuple):
-    """How a text file is written, where its ending does not say it."""
-
-    separator: str | None
-    decimal: str
-
-    def delimiter(self, ending: str) -> str:
-        """What stands between columns in a text file with this ending."""
-        delimiter = _DELIMITERS[ending] if self.separator is None else self.separator
-        if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n.':
-            raise InputError(f"separator must be one character such as ';', got {delimiter!r}.")
-        if self.decimal not in _DECIMALS:
-            raise InputError(f"decimal must be '.' or ',', got {self.decimal!r}.")
-        return delimiter
-
-
-class FileForm(NamedTuple):
-    """How a file of rows is written: `delimiter` is None where it is no text but Parquet."""
-
-    delimiter: str | None
-    is_gzip: bool
-
-
-def check_file(
-    path: Path, columns: Sequence[str], *, separator: str | None, decimal: str
-) -> FileForm:
-    """Refuse a file that cannot be read, or lacks one of the columns; how it is written."""
-    dialect = Dialect(separator, decimal)
+def check_file(path: Path, columns: Sequence[str], dialect: Dialect) -> Text | None:
+    """Refuse a file that cannot be read, or lacks one of the columns; None if it is no text."""
     checked_opener(path, columns, dialect)
     ending = ending_of(path)
-    delimiter = None if ending in _PARQUET else dialect.delimiter(ending)
-    return FileForm(delimiter, path.suffix.lower() == ".gz")
+    return None if ending in _PARQUET else dialect.text(path, ending)
 
 
 def ending_of(path: Path) -> str:
@@ -100,19 +66,7 @@ def ending_of(path: Path) -> str:
     return suffixes[-2] if packed else path.suffix.lower()
 
 
-class _Table:
-    """An open file: its schema, and its batches."""
-
-    def __init__(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
-        self.schema = schema
-        self.batches = batches
-
-
-# Called when a malformed row is left out; None where such a row is an error.
-Skip = Callable[[], None] | None
-# Columns, and what each is in a text file: a label's kind must not depend on the first block.
-Types = Mapping[str, pa.DataType]
-Opener = Callable[[Types, Skip], _Table]
+Opener = Callable[[Types, Skip], Table]
 
 
 def checked_opener(path: Path, columns: Sequence[str], dialect: Dialect) -> Opener:
@@ -124,18 +78,15 @@ def checked_opener(path: Path, columns: Sequence[str], dialect: Dialect) -> Open
     return opener
 
 
-def column_names(path: Path, *, separator: str | None, decimal: str) -> list[str]:
+def column_names(path: Path, dialect: Dialect) -> list[str]:
     """The names of all columns of a file."""
     with located(str(path)):
-        return _names_in(_opener(path, Dialect(separator, decimal)))
+        return _names_in(_opener(path, dialect))
 
 
 def _names_in(opener: Opener) -> list[str]:
-    try:
-        # Rows may be malformed; whether that matters is for who reads them to say.
-        names: list[str] = opener({}, lambda: None).schema.names
-    except UnicodeDecodeError:
-        raise InputError(_UNREADABLE) from None
+    # Rows may be malformed; whether that matters is for who reads them to say.
+    names: list[str] = opener({}, lambda: None).schema.names
     return names
 
 
@@ -154,24 +105,25 @@ def _opener(path: Path, dialect: Dialect) -> Opener:
             raise InputError(
                 "this is not a Parquet file, although its name says so. Export it again."
             )
-        if dialect != Dialect(None, "."):
+        if dialect != Dialect():
             raise InputError(
-                "only text files have a separator and a decimal mark. Leave (separator=...) and "
-                "(decimal=...) out for Parquet files."
+                "only text files have a separator, a decimal mark and an encoding. Leave "
+                "(separator=...), (decimal=...) and (encoding=...) out for Parquet files."
             )
         return lambda types, _: _open_parquet(path, types)
-    if ending in _DELIMITERS:
+    if ending in TEXT:
         if is_parquet:
             raise InputError("this is a Parquet file, not CSV. Rename it to end in .parquet.")
         if not is_gzip and start.startswith(_GZIP):
             raise InputError("this is a gzip file. Rename it to end in .gz.")
         if is_gzip and not start.startswith(_GZIP):
             raise InputError("this is not a gzip file, although its name says so. Export it again.")
-        text = _Text(path, dialect.delimiter(ending), dialect.decimal)
-        _check_header(text)
-        return lambda types, skip: _open_csv(text, types, skip)
+        text = dialect.text(path, ending)
+        check_header(text)
+        return lambda types, skip: open_text(text, types, skip)
     raise InputError(
-        f"cannot tell the format from the ending {path.suffix!r}: use .csv, .tsv or .parquet."
+        f"cannot tell the format from the ending {path.suffix!r}: use .csv, .tsv, .parquet or "
+        ".xlsx."
     )
 
 
@@ -193,25 +145,7 @@ def _start(path: Path) -> bytes:
     return start
 
 
-def _check_header(text: "_Text") -> None:
-    """Refuse more columns than a table of scores has: Arrow takes kilobytes for each."""
-    try:
-        with text.opened() as file:
-            start = file.read(_BLOCK_BYTES)
-    except (OSError, EOFError, zlib.error):
-        return  # it is refused where it is read
-    # A line, or the lines up to the end of a quote.
-    header = max(_LINE.match(start)[0], _QUOTED.match(start)[0], key=len)  # type: ignore[index]
-    if len(header) == _BLOCK_BYTES:
-        raise InputError(_UNREADABLE)
-    if header.count(text.delimiter.encode()) >= _MOST_COLUMNS:
-        raise InputError(
-            f"the header has more than {_MOST_COLUMNS:,} columns. Export only the columns that "
-            "are needed, and check the separator (separator=...)."
-        )
-
-
-def _open_parquet(path: Path, types: Types) -> _Table:
+def _open_parquet(path: Path, types: Types) -> Table:
     import pyarrow.parquet as pq  # here, for it takes a while and most files are CSV
 
     try:
@@ -247,181 +181,7 @@ def _open_parquet(path: Path, types: Types) -> _Table:
         except (pa.ArrowException, OSError):
             raise InputError("the Parquet file is damaged. Export it again.") from None
 
-    return _Table(file.schema_arrow, batches())
-
-
-class _Text(NamedTuple):
-    """A text file, and how it is written."""
-
-    path: Path
-    delimiter: str
-    decimal: str
-
-    @property
-    def is_gzip(self) -> bool:
-        """Whether it is compressed."""
-        return self.path.suffix.lower() == ".gz"
-
-    @contextmanager
-    def opened(self) -> Iterator[BinaryIO | gzip.GzipFile]:
-        """Its bytes."""
-        with open_regular(self.path) as file:
-            if self.is_gzip:
-                with gzip.GzipFile(fileobj=file) as unpacked:
-                    yield unpacked
-            else:
-                yield file
-
-
-def _open_csv(text: _Text, types: Types, skip: Skip) -> _Table:
-    parse_options = pa.csv.ParseOptions(delimiter=text.delimiter, newlines_in_values=True)
-    if skip:
-        parse_options.invalid_row_handler = _skipping(skip)
-    try:
-        stream = pa.input_stream(text.path, compression="gzip" if text.is_gzip else None)
-        reader = pa.csv.open_csv(
-            _Utf8Rows(stream, most=None if types else 2 * _BLOCK_BYTES) if skip else stream,
-            read_options=pa.csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
-            parse_options=parse_options,
-            convert_options=pa.csv.ConvertOptions(
-                include_columns=list(types),
-                column_types=dict(types),
-                strings_can_be_null=True,
-                decimal_point=text.decimal,
-            ),
-        )
-    except (pa.ArrowInvalid, OSError) as error:
-        if "Empty CSV" in str(error):
-            raise InputError("there are no examples below the header. Export it again.") from None
-        # Arrow's own message can quote a row.
-        raise InputError(_bad_csv(text, types, str(error))) from None
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        try:
-            yield from reader
-        except (pa.ArrowInvalid, OSError) as error:
-            raise InputError(_bad_csv(text, types, str(error))) from None
-
-    return _Table(reader.schema, batches())
-
-
-class _Utf8Rows(io.RawIOBase):
-    r"""The bytes of a text file; rows that are not UTF-8 are spelled out (``\\xfc``).
-
-    Arrow gives up a file for one such byte. The header stays as it is, to be refused. Where only
-    names of columns are wanted, the file ends after so many bytes: Arrow reads far ahead in a
-    thread of its own, and Python cannot end while that reads from here.
-    """
-
-    def __init__(self, source: pa.NativeFile, *, most: int | None) -> None:
-        self._source = source
-        self._left = math.inf if most is None else most
-        self._in_rows = self._ended = False
-        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
-        self._waiting = b""
-        _READ_AHEAD.add(self)
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        # Filled up to the size: Arrow takes a first block without a newline for no table.
-        while not self._ended and len(self._waiting) < size:
-            chunk = self._source.read(size)
-            self._left -= len(chunk)
-            self._ended = not chunk or self._left <= 0
-            self._waiting += self._mend(chunk)
-        given, self._waiting = self._waiting[:size], self._waiting[size:]
-        return given
-
-    def _mend(self, chunk: bytes) -> bytes:
-        if not (chunk or self._in_rows):
-            self._in_rows = True
-            return b"\n"  # without which a header alone is no table
-        header = b""
-        if chunk and not self._in_rows:
-            end = _END_OF_LINE.search(chunk)
-            place = len(chunk) if end is None else end.end()
-            header, chunk, self._in_rows = chunk[:place], chunk[place:], end is not None
-        chunk = self._decoder.decode(chunk, final=not chunk and not header).encode()
-        return header + chunk if header else chunk
-
-
-_READ_AHEAD: Final = WeakSet[_Utf8Rows]()
-
-
-def is_reading_ahead() -> bool:
-    """Whether Arrow may still read a file in a thread of its own: Python must not end yet."""
-    return bool(_READ_AHEAD)
-
-
-def _skipping(skip: Callable[[], None]) -> Callable[[Any], str]:
-    def handle(row: Any) -> str:
-        del row
-        skip()
-        return "skip"
-
-    return handle
-
-
-def _bad_csv(text: _Text, types: Types, told: str) -> str:
-    """What is wrong with a file, told without Arrow's words, which can quote a row."""
-    if "conversion error to double" in told:
-        return not_numbers(_column_of(text, types, told))
-    try:
-        odd = _first_odd_line(text)
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error):
-        odd = None  # it breaks off, is no text, or has a quote that is never closed
-    if odd is None:
-        return _UNREADABLE
-    return odd_line(*odd)
-
-
-def _column_of(text: _Text, types: Types, told: str) -> str:
-    """The column of scores in which Arrow met no number."""
-    place = re.match(r"In CSV column #(\d+)", told)
-    names = _open_csv(text, {}, lambda: None).schema.names
-    if place is not None and int(place[1]) < len(names):
-        return str(names[int(place[1])])
-    return next(name for name, kind in types.items() if kind == pa.float64())
-
-
-def odd_line(line: int, fields: int, named: int) -> str:
-    """What is said of a line with another number of columns than the header."""
-    return (
-        f"line {line:,} has {fields:,} columns where the header has {named:,}. Correct that line: "
-        "put text that holds a separator or a line break in quotes."
-    )
-
-
-def _first_odd_line(text: _Text) -> tuple[int, int, int] | None:
-    """The first line, as a text editor counts, with another number of columns than the header."""
-    with text.opened() as file:
-        words = io.TextIOWrapper(file, encoding="utf-8", newline="")
-        rows = csv.reader(_bounded_lines(words), delimiter=text.delimiter, strict=True)
-        named = len(next(rows, ()))
-        before = rows.line_num
-        for row in rows:
-            if row and len(row) != named:
-                return before + 1, len(row), named
-            before = rows.line_num
-    return None
-
-
-def _bounded_lines(file: io.TextIOWrapper) -> Iterator[str]:
-    """The lines of a text, which is read no further than one that is longer than a block."""
-    while line := file.readline(_BLOCK_BYTES):
-        if len(line) == _BLOCK_BYTES:
-            raise csv.Error
-        yield line
-
-
-def not_numbers(column: str) -> str:
-    """What is said of a column of scores that are none."""
-    return (
-        f"column {column!r} holds values that are not numbers. Check which column holds the "
-        "score, and the decimal mark (decimal=...)."
-    )
+    return Table(file.schema_arrow, batches())
 
 
 def check_distinct(columns: Sequence[str]) -> None:
@@ -440,7 +200,7 @@ def check_columns(wanted: Sequence[str], present: Sequence[str]) -> None:
     seen = Counter(present)
     for name in wanted:
         if not seen[name]:
-            raise InputError(f"there is no column {name!r}. {list_columns(present)}")
+            raise InputError(f"there is no column {name!r}. {list_columns(present, name)}")
         if seen[name] > 1:
             raise InputError(f"{seen[name]} columns are named {name!r}. Rename all but one.")
 
@@ -452,8 +212,8 @@ def check_plain(schema: pa.Schema, columns: Iterable[str]) -> None:
             raise InputError(f"column {name!r} holds lists. Name a column of plain values.")
 
 
-def list_columns(names: Sequence[str]) -> str:
-    """Which columns there are, in a sentence; not where these may be values of a row."""
+def list_columns(names: Sequence[str], wanted: str = "") -> str:
+    """Which columns there are, and which is like the wanted one; never values of a row."""
     # Without a header the first row, a person's label and score, stands in its place.
     other = next((sign for sign in _OTHER_DELIMITERS if len(names) == 1 and sign in names[0]), None)
     if any(_is_number(part) for name in names for part in (name.split(other) if other else [name])):
@@ -465,7 +225,10 @@ def list_columns(names: Sequence[str]) -> str:
         )
     shown = ", ".join(repr(name) for name in names[:_MOST_NAMES])
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return f"The columns are {shown}{more}."
+    plain = {name.strip().casefold(): name for name in names}
+    like = difflib.get_close_matches(wanted.strip().casefold(), plain, n=1)
+    meant = f"Did you mean {plain[like[0]]!r}? " if like else ""
+    return f"{meant}The columns are {shown}{more}."
 
 
 def _is_number(text: str) -> bool:
@@ -480,7 +243,6 @@ LabelColumns = str | Sequence[str]
 ScoreColumns = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 GroupColumns = str | Mapping[str, str] | None
 Get = Callable[[str], Any]
-_NUMBER: Final = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 
 
 class NamedColumns(NamedTuple):
@@ -545,7 +307,9 @@ class NamedColumns(NamedTuple):
     def examples(self, batch: pa.RecordBatch) -> Examples:
         """The examples of one batch of rows."""
 
-        def scores_of(name: str) -> pa.Array:
+        def scores_of(name: str) -> Any:
+            if is_text(batch[name].type):
+                return read_numbers(name, batch[name].cast(pa.string()), ".")
             try:
                 return batch[name].cast(pa.float64())
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -595,35 +359,14 @@ class NamedColumns(NamedTuple):
     def lenient_scores(self, name: str, column: pa.Array) -> Floats:
         """The scores, NaN where there is no number; only a type that has none is refused."""
         kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-        if self.decimal != ".":
-            # A point is then in no number, as where Arrow reads them.
-            column = pc.replace_substring(pc.replace_substring(column, ".", "?"), ",", ".")
         if is_text(kind):
-            return _numbers_in(name, column.cast(kind))
+            return spelled_numbers(name, column.cast(kind), self.decimal)
         try:
             # Unsafe: a whole number that floats cannot tell from the next one is near enough.
             numbers = column.cast(kind).cast(pa.float64(), safe=False)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             raise InputError(not_numbers(name)) from None
         return from_arrow(numbers.fill_null(np.nan))
-
-
-def _numbers_in(name: str, column: pa.Array) -> Floats:
-    """The numbers that text spells, NaN where it spells none.
-
-    Arrow casts all rows or none. To read the others in another way would take time that tells of
-    one odd row. So Arrow always gets those that it can surely cast, all at once, and Python the
-    rest.
-    """
-    plain = pc.match_substring_regex(column, _NUMBER)
-    numbers = from_arrow(
-        pc.if_else(plain, column, None).cast(pa.float64()).fill_null(np.nan)
-    ).copy()
-    rest = pc.invert(plain)
-    numbers[from_arrow(pc.indices_nonzero(rest))] = floats_of(
-        read_leniently(name, column.filter(rest))
-    )
-    return numbers
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -696,24 +439,17 @@ def frame_batches(
         yield names[start : start + len(batch)], batch
 
 
-def no_client(column: str, rows: str, what: str = "client") -> str:
-    """What to say of rows that name no client."""
-    return f"column {column!r} names no {what} in {rows}. Fill them in or drop them."
-
-
-def no_names(column: str) -> str:
-    """What to say of a column whose values are no names."""
-    return f"column {column!r} holds lists, not names."
-
-
 def names_of(column: str, values: Any, what: str) -> NDArray[Any]:
-    """The name in each row, of a client or whatever else it is."""
+    """The name in each row, of a client or whatever else it is, without blanks around it."""
     codes, words = distinct(read_column(column, values))
-    if missing := int(np.count_nonzero(codes < 0)):
-        raise InputError(no_client(column, "1 row" if missing == 1 else f"{missing:,} rows", what))
     if any(isinstance(word, _NESTED) for word in words):
-        raise InputError(no_names(column))
-    chosen: NDArray[Any] = np.array([str(word) for word in words], dtype=object)[codes]
+        raise InputError(f"column {column!r} holds lists, not names.")
+    names = [str(word).strip() for word in words]
+    if np.any(codes < 0) or not all(names):
+        raise InputError(
+            f"column {column!r} names no {what} in some rows. Fill them in or drop them."
+        )
+    chosen: NDArray[Any] = np.array(names, dtype=object)[codes]
     return chosen
 
 
@@ -726,18 +462,24 @@ class ScoreFile:
     Parameters
     ----------
     path
-        A ``.csv``, ``.tsv`` (also ``.gz``) or ``.parquet`` file.
+        A ``.csv``, ``.tsv`` (also ``.gz``), ``.parquet`` or ``.xlsx`` file; of a workbook the first
+        sheet.
     label, score
-        Names of the columns. For several classes `score` is a list of columns, in the order of the
-        task's classes; for several models a mapping from their names to a column or a list. For
-        several labels `label` is a list, and `score` one in the same order.
+        Names of the columns. A score of ``45%`` is 0.45. For several classes `score` is a list of
+        columns, in the order of the task's classes; for several models a mapping from their names
+        to a column or a list. For several labels `label` is a list, and `score` one in the same
+        order.
     group
         The column of groups; for several groupings a mapping from their names.
     subject
         The column of the subject's id, where privacy protects subjects.
-    separator, decimal
-        Of a text file: what stands between columns (by default a comma or, in ``.tsv``, a tab), and
-        before decimals.
+    separator, decimal, encoding
+        Of a text file: what stands between columns (by default a comma or, in ``.tsv``, a tab),
+        what before decimals, and how letters are written, such as ``"cp1252"``. In a workbook
+        `decimal` is for numbers that are kept as text.
+    drop_missing
+        Leave out rows without a label or without a score. Afterwards `dropped` says how many; they
+        are refused otherwise.
 
     Examples
     --------
@@ -760,11 +502,15 @@ class ScoreFile:
         subject: str | None = None,
         separator: str | None = None,
         decimal: str = ".",
+        encoding: str = UTF8,
+        drop_missing: bool = False,
     ) -> None:
         self.path = Path(path)
         self._columns = NamedColumns.read(label, score, group, subject, decimal)
-        dialect = Dialect(separator, decimal)
+        dialect = Dialect(separator, decimal, encoding)
         self._open = checked_opener(self.path, self._columns.all, dialect)
+        self._drops = drop_missing
+        self.dropped = 0
 
     @property
     def name(self) -> str:
@@ -776,8 +522,8 @@ class ScoreFile:
 
     def __call__(self) -> Iterator[Examples]:
         """The examples, batch after batch."""
-        for batch in self._open(self._columns.types, None).batches:
-            yield self._columns.examples(batch)
+        batches = self._open(self._columns.types, None).batches
+        yield from self._kept(map(self._columns.examples, batches))
 
     def leniently(self, skip: Callable[[], None]) -> Iterator[Examples]:
         """The examples, whatever a row holds: a score that is no number is NaN.
@@ -786,8 +532,16 @@ class ScoreFile:
         is only what concerns the file: that it breaks off, an open quote, a line longer than a
         megabyte.
         """
-        for batch in self._open(self._columns.lenient_types, skip).batches:
-            yield self._columns.lenient_examples(batch)
+        batches = self._open(self._columns.lenient_types, skip).batches
+        yield from self._kept(map(self._columns.lenient_examples, batches))
+
+    def _kept(self, batches: Iterator[Examples]) -> Iterator[Examples]:
+        dropped = 0
+        for batch in batches:
+            kept = batch.select(batch.is_complete) if self._drops else batch
+            dropped += len(batch) - len(kept)
+            yield kept
+        self.dropped = dropped
 
     def check(self) -> None:
         """Refuse columns whose type is not that of a label, a score or an id.
@@ -825,7 +579,7 @@ class ScoreTable:
         A file, or several, as for :class:`ScoreFile`; or a data frame of pandas, polars or pyarrow.
     client
         The column of the client's name.
-    label, score, group, subject, separator, decimal
+    label, score, group, subject, separator, decimal, encoding, drop_missing
         As for :class:`ScoreFile`.
 
     Examples
@@ -846,33 +600,39 @@ class ScoreTable:
         subject: str | None = None,
         separator: str | None = None,
         decimal: str = ".",
+        encoding: str = UTF8,
+        drop_missing: bool = False,
     ) -> None:
         self._client = client
         self._columns = NamedColumns.read(label, score, group, subject, decimal)
         wanted = (*self._columns.all, client)
-        self._frame, self._open = open_source(source, wanted, Dialect(separator, decimal))
+        dialect = Dialect(separator, decimal, encoding)
+        self._frame, self._open = open_source(source, wanted, dialect)
+        self._drops = drop_missing
+        self.dropped = 0
 
     def __str__(self) -> str:
         return ", ".join(map(str, self._open)) or FRAME
 
     def batches(self) -> Iterator[tuple[NDArray[Any], Examples]]:
         """Batches of examples, each with the name of every row's client."""
+        dropped = 0
+        for names, batch in self._all():
+            if not self._drops:
+                yield names, batch
+                continue
+            complete = batch.is_complete
+            dropped += len(batch) - int(complete.sum())
+            yield names[complete], batch.select(complete)
+        self.dropped = dropped
+
+    def _all(self) -> Iterator[tuple[NDArray[Any], Examples]]:
         if self._frame is not None:
             yield from frame_batches(self._frame, self._client, self._columns)
         for opener in self._open.values():
             for batch in opener({**self._columns.types, self._client: WORDS}, None).batches:
-                yield self._names(batch[self._client]), self._columns.examples(batch)
-
-    def _names(self, column: pa.Array) -> NDArray[Any]:
-        if column.null_count:
-            raise InputError(no_client(self._client, f"{column.null_count:,} or more rows"))
-        if pa.types.is_nested(column.type):
-            raise InputError(no_names(self._client))
-        if not pa.types.is_dictionary(column.type):
-            column = column.dictionary_encode()
-        names = np.array([str(name) for name in column.dictionary.to_pylist()], dtype=object)
-        chosen: NDArray[Any] = names[from_arrow(column.indices)]
-        return chosen
+                names = names_of(self._client, batch[self._client], "client")
+                yield names, self._columns.examples(batch)
 
 
 def open_source(

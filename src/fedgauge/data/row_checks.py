@@ -18,14 +18,12 @@ from fedgauge.data.columns import pick, read_leniently
 from fedgauge.data.examples import Data, Examples, Label, read_batches
 from fedgauge.data.files import (
     WORDS,
-    Dialect,
     ScoreFile,
-    Skip,
     check_plain,
     checked_opener,
-    not_numbers,
 )
 from fedgauge.data.ids import is_whole, read_ids
+from fedgauge.data.text_files import UTF8, Dialect, Skip, not_numbers
 from fedgauge.errors import FedgaugeError, InputError, located
 
 _BEYOND: Final = "lie beyond the axis"
@@ -308,11 +306,12 @@ class KeyedFile:
         label: str,
         separator: str | None = None,
         decimal: str = ".",
+        encoding: str = UTF8,
     ) -> None:
         self.path = Path(path)
         self._key, self._label = key, label
         self._types = {key: pa.string(), label: WORDS}
-        self._open = checked_opener(self.path, (key, label), Dialect(separator, decimal))
+        self._open = checked_opener(self.path, (key, label), Dialect(separator, decimal, encoding))
 
     def __str__(self) -> str:
         return str(self.path)
@@ -354,18 +353,25 @@ class ScoredFile:
         self._file.check()
 
 
-def ids_in(path: str | Path, *, key: str, separator: str | None = None) -> pa.Array:
+def ids_in(
+    path: str | Path, *, key: str, separator: str | None = None, encoding: str = UTF8
+) -> pa.Array:
     """The ids in a file, and nothing else of it."""
-    column = _column_in(Path(path), key, pa.string(), Dialect(separator, "."))
+    column = _column_in(Path(path), key, pa.string(), Dialect(separator, encoding=encoding))
     with located(str(path)):
         return read_ids(column).cast(ID)
 
 
 def scores_in(
-    path: str | Path, *, score: str, separator: str | None = None, decimal: str = "."
+    path: str | Path,
+    *,
+    score: str,
+    separator: str | None = None,
+    decimal: str = ".",
+    encoding: str = UTF8,
 ) -> Floats:
     """The scores in a file, and nothing else of it."""
-    column = _column_in(Path(path), score, pa.float64(), Dialect(separator, decimal))
+    column = _column_in(Path(path), score, pa.float64(), Dialect(separator, decimal, encoding))
     with located(str(path)):
         try:
             values: Floats = column.cast(pa.float64()).to_numpy()

@@ -11,6 +11,7 @@ import msgspec
 from fedgauge.data.examples import Data
 from fedgauge.data.files import LabelColumns, ScoreColumns, ScoreFile, column_names, list_columns
 from fedgauge.data.row_checks import RowSummary
+from fedgauge.data.text_files import UTF8, Dialect
 from fedgauge.errors import InputError
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.task import AnyTask, MeasuredTask, listed, measured_by
@@ -39,6 +40,7 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     subject: str | None = None
     separator: str | None = None
     decimal: str = "."
+    encoding: str = UTF8
     classes: dict[str, str] = {}
     models: dict[str, tuple[str, ...]] = {}
     groups: dict[str, str] = {}
@@ -79,6 +81,7 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
             subject=self.subject,
             separator=self.separator,
             decimal=self.decimal,
+            encoding=self.encoding,
         )
 
     def by_task(self, task: AnyTask) -> tuple[LabelColumns, ScoreColumns, dict[str, str]]:
@@ -115,7 +118,8 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         unnamed = [name for name in groups if name not in self.groups]
         if not unnamed:
             return
-        present = column_names(Path(self.path), separator=self.separator, decimal=self.decimal)
+        dialect = Dialect(self.separator, self.decimal, self.encoding)
+        present = column_names(Path(self.path), dialect)
         missing = [name for name in unnamed if name not in present]
         if missing:
             raise InputError(
