@@ -126,7 +126,7 @@ def test_what_is_no_workbook(tmp_path):
         refused(path, told)
     pack(path, {"a": "b"})
     refused(path, "damaged")
-    for rows, told in ((HEADER, "no examples"), ("", "no column")):
+    for rows, told in ((HEADER, "no examples"), ("", "no examples")):
         with pytest.raises(fg.InputError, match=told):
             fg.evaluate({"a": read(pack(path, parts(rows)))})
     with pytest.raises(fg.InputError, match="no separator and no encoding"):
