@@ -32,7 +32,7 @@ from fedgauge.data.columns import (
     read_leniently,
     to_numpy,
 )
-from fedgauge.data.examples import Examples, numbers_of
+from fedgauge.data.examples import AlikeRows, Examples, Ranks, RowSource, numbers_of
 from fedgauge.errors import InputError, located
 from fedgauge.storage import NOT_REGULAR, open_regular
 
@@ -100,8 +100,8 @@ def ending_of(path: Path) -> str:
     return suffixes[-2] if packed else path.suffix.lower()
 
 
-class _Table:
-    """An open file: its schema, and its batches."""
+class OpenTable:
+    """An open file, or what is read like one: its schema, and its batches."""
 
     def __init__(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
         self.schema = schema
@@ -112,7 +112,7 @@ class _Table:
 Skip = Callable[[], None] | None
 # Columns, and what each is in a text file: a label's kind must not depend on the first block.
 Types = Mapping[str, pa.DataType]
-Opener = Callable[[Types, Skip], _Table]
+Opener = Callable[[Types, Skip], OpenTable]
 
 
 def checked_opener(path: Path, columns: Sequence[str], dialect: Dialect) -> Opener:
@@ -211,7 +211,7 @@ def _check_header(text: "_Text") -> None:
         )
 
 
-def _open_parquet(path: Path, types: Types) -> _Table:
+def _open_parquet(path: Path, types: Types) -> OpenTable:
     import pyarrow.parquet as pq  # here, for it takes a while and most files are CSV
 
     try:
@@ -247,7 +247,7 @@ def _open_parquet(path: Path, types: Types) -> _Table:
         except (pa.ArrowException, OSError):
             raise InputError("the Parquet file is damaged. Export it again.") from None
 
-    return _Table(file.schema_arrow, batches())
+    return OpenTable(file.schema_arrow, batches())
 
 
 class _Text(NamedTuple):
@@ -273,7 +273,7 @@ class _Text(NamedTuple):
                 yield file
 
 
-def _open_csv(text: _Text, types: Types, skip: Skip) -> _Table:
+def _open_csv(text: _Text, types: Types, skip: Skip) -> OpenTable:
     parse_options = pa.csv.ParseOptions(delimiter=text.delimiter, newlines_in_values=True)
     if skip:
         parse_options.invalid_row_handler = _skipping(skip)
@@ -302,7 +302,7 @@ def _open_csv(text: _Text, types: Types, skip: Skip) -> _Table:
         except (pa.ArrowInvalid, OSError) as error:
             raise InputError(_bad_csv(text, types, str(error))) from None
 
-    return _Table(reader.schema, batches())
+    return OpenTable(reader.schema, batches())
 
 
 class _Utf8Rows(io.RawIOBase):
@@ -545,11 +545,14 @@ class NamedColumns(NamedTuple):
     def examples(self, batch: pa.RecordBatch) -> Examples:
         """The examples of one batch of rows."""
 
-        def scores_of(name: str) -> pa.Array:
-            try:
-                return batch[name].cast(pa.float64())
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                raise InputError(not_numbers(name)) from None
+        def scores_of(name: str) -> Floats:
+            column = batch[name]
+            scores = _plain_scores(name, column)
+            if is_text(column.type):
+                unread = column.filter(pa.array(np.isnan(scores))).drop_null().unique()
+                if not all(map(_is_number, unread.to_pylist())):
+                    raise InputError(not_numbers(name))
+            return scores
 
         return self._made(Examples, batch.__getitem__, scores_of, read_column)
 
@@ -560,6 +563,33 @@ class NamedColumns(NamedTuple):
             return self.lenient_scores(name, batch[name])
 
         return self._made(Examples.leniently, batch.__getitem__, scores_of, read_leniently)
+
+    def row_examples(self, columns: Mapping[str, list[Any]], *, leniently: bool) -> Examples:
+        """The examples of rows whose columns are lists, as a database returns them."""
+
+        def values_of(name: str) -> Column:
+            return read_leniently(name, columns[name])
+
+        def scores_of(name: str) -> Floats:
+            with located(f"column {name!r}"):
+                return numbers_of(values_of(name))
+
+        if leniently:
+            return self._made(
+                Examples.leniently, values_of, lambda n: floats_of(values_of(n)), read_leniently
+            )
+        return self._made(Examples, values_of, scores_of, read_column)
+
+    def lenient_frame_examples(self, frame: Any) -> Examples:
+        """The examples of a data frame whose rows may hold anything."""
+
+        def values_of(name: str) -> Any:
+            return frame[name].to_native()
+
+        def scores_of(name: str) -> Floats:
+            return floats_of(read_leniently("y_score", values_of(name)))
+
+        return self._made(Examples.leniently, values_of, scores_of, read_leniently)
 
     def frame_examples(self, frame: Any) -> Examples:
         """The examples of a data frame."""
@@ -594,18 +624,24 @@ class NamedColumns(NamedTuple):
 
     def lenient_scores(self, name: str, column: pa.Array) -> Floats:
         """The scores, NaN where there is no number; only a type that has none is refused."""
-        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
         if self.decimal != ".":
             # A point is then in no number, as where Arrow reads them.
             column = pc.replace_substring(pc.replace_substring(column, ".", "?"), ",", ".")
-        if is_text(kind):
-            return _numbers_in(name, column.cast(kind))
-        try:
-            # Unsafe: a whole number that floats cannot tell from the next one is near enough.
-            numbers = column.cast(kind).cast(pa.float64(), safe=False)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            raise InputError(not_numbers(name)) from None
-        return from_arrow(numbers.fill_null(np.nan))
+        return _plain_scores(name, column)
+
+
+def _plain_scores(name: str, column: pa.Array) -> Floats:
+    """The numbers of a column, NaN where there is none; only a type that has none is refused."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    # Arrow's own cast of decimals misses the nearest float by one, in every second case.
+    if is_text(kind) or pa.types.is_decimal(kind):
+        return _numbers_in(name, column.cast(kind).cast(pa.string()))
+    try:
+        # Unsafe: a whole number that floats cannot tell from the next one is near enough.
+        numbers = column.cast(kind).cast(pa.float64(), safe=False)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise InputError(not_numbers(name)) from None
+    return from_arrow(numbers.fill_null(np.nan))
 
 
 def _numbers_in(name: str, column: pa.Array) -> Floats:
@@ -682,7 +718,9 @@ def frame_of(source: Any) -> Any:
             "the data frame has columns of the same name. Rename all but one of each."
         ) from None
     if isinstance(frame, nw.LazyFrame):
-        raise InputError("the data frame is lazy, and has no rows yet. Call collect() on it first.")
+        from fedgauge.data.lazy_frames import LazyRows
+
+        return LazyRows(frame)
     return frame if isinstance(frame, nw.DataFrame) else None
 
 
@@ -717,7 +755,7 @@ def names_of(column: str, values: Any, what: str) -> NDArray[Any]:
     return chosen
 
 
-class ScoreFile:
+class ScoreFile(RowSource):
     r"""A file with the labels and scores of one client, one row an example.
 
     Call it for its examples, batch after batch: memory does not depend on the size of the file,
@@ -797,34 +835,45 @@ class ScoreFile:
         number, and another separator only where none of them has as many columns as the header.
         """
         with located(str(self)):
-            skipped: list[None] = []
-            table = self._open(self._columns.lenient_types, lambda: skipped.append(None))
-            check_plain(table.schema, self._columns.words)
-            kinds = {name: table.schema.field(name).type for name in self._columns.numbers}
-            for name, kind in kinds.items():
-                self._columns.lenient_scores(name, pa.array([], kind))
-            text = [name for name, kind in kinds.items() if is_text(kind)]
-            first = next(table.batches, None) if text else None
-            if first is not None and len(first):
-                for name in text:
-                    scores = self._columns.lenient_scores(name, first[name])
-                    if first[name].null_count < len(first) and np.isnan(scores).all():
-                        raise InputError(not_numbers(name))
-            elif skipped:
-                raise InputError(
-                    "no row has as many columns as the header. Check the separator (separator=...)."
-                )
+            _check_types(self._open, self._columns)
 
 
-class ScoreTable:
-    """Labels and scores of many clients, told apart by a column: files, or a data frame.
+def _check_types(opener: Opener, columns: NamedColumns) -> None:
+    """Refuse a column of the wrong type; of text columns by the first rows."""
+    skipped: list[None] = []
+    table = opener(columns.lenient_types, lambda: skipped.append(None))
+    check_schema(table.schema, columns)
+    text = [name for name in columns.numbers if is_text(table.schema.field(name).type)]
+    first = next(table.batches, None) if text else None
+    if first is not None and len(first):
+        for name in text:
+            scores = columns.lenient_scores(name, first[name])
+            if first[name].null_count < len(first) and np.isnan(scores).all():
+                raise InputError(not_numbers(name))
+    elif skipped:
+        raise InputError(
+            "no row has as many columns as the header. Check the separator (separator=...)."
+        )
+
+
+def check_schema(schema: pa.Schema, columns: NamedColumns) -> None:
+    """Refuse a column whose type is not that of a label, a score or an id."""
+    check_plain(schema, columns.words)
+    for name in columns.numbers:
+        columns.lenient_scores(name, pa.array([], schema.field(name).type))
+
+
+class ScoreTable(RowSource):
+    """Labels and scores of many clients, told apart by a column, or of one client.
 
     Parameters
     ----------
     source
         A file, or several, as for :class:`ScoreFile`; or a data frame of pandas, polars or pyarrow.
+        Rows of a lazy frame (DuckDB, ibis, Polars, PySpark, Dask) stay where they are, as far as it
+        can count them itself.
     client
-        The column of the client's name.
+        The column of the client's name. Without one the table holds the rows of one client.
     label, score, group, subject, separator, decimal
         As for :class:`ScoreFile`.
 
@@ -833,13 +882,15 @@ class ScoreTable:
     >>> frame = pa.table({"site": ["a", "a", "b"], "y": [0, 1, 1], "p": [0.2, 0.7, 0.9]})
     >>> fg.evaluate(ScoreTable(frame, client="site", label="y", score="p")).clients
     2
+    >>> fg.evaluate({"all": ScoreTable(frame, label="y", score="p")}).clients
+    1
     """
 
     def __init__(
         self,
         source: Any,
         *,
-        client: str,
+        client: str | None = None,
         label: LabelColumns,
         score: ScoreColumns,
         group: GroupColumns = None,
@@ -849,25 +900,70 @@ class ScoreTable:
     ) -> None:
         self._client = client
         self._columns = NamedColumns.read(label, score, group, subject, decimal)
-        wanted = (*self._columns.all, client)
+        wanted = (*self._columns.all, *([] if client is None else [client]))
         self._frame, self._open = open_source(source, wanted, Dialect(separator, decimal))
+        self._lazy: Any = self._open.get(FRAME)
 
     def __str__(self) -> str:
         return ", ".join(map(str, self._open)) or FRAME
 
+    def __call__(self) -> Iterator[Examples]:
+        """The examples, batch after batch, whose client it is aside."""
+        if self._frame is not None:
+            yield from self._columns.frame_examples(self._frame).split(_BATCH_ROWS)
+        for opener in self._open.values():
+            for batch in opener(self._columns.types, None).batches:
+                yield self._columns.examples(batch)
+
+    def leniently(self, skip: Callable[[], None]) -> Iterator[Examples]:
+        """The examples, whatever a row holds; see :class:`ScoreFile`."""
+        if self._frame is not None:
+            yield from self._columns.lenient_frame_examples(self._frame).split(_BATCH_ROWS)
+        for opener in self._open.values():
+            for batch in opener(self._columns.lenient_types, skip).batches:
+                yield self._columns.lenient_examples(batch)
+
+    def check(self) -> None:
+        """Refuse columns whose type is not that of a label, a score or an id."""
+        for place, opener in self._open.items():
+            with located(str(place)):
+                _check_types(opener, self._columns)
+
+    def counted(self, ranks: Ranks) -> AlikeRows | None:
+        """The rows, counted where they are, if that is a lazy frame that can count them."""
+        labels, scores = self._columns.labels, self._columns.numbers
+        if self._lazy is None or (len(labels), len(scores)) != (1, 1):
+            return None
+        counted: AlikeRows | None = self._lazy.counted(labels[0], scores[0], ranks)
+        return counted
+
     def batches(self) -> Iterator[tuple[NDArray[Any], Examples]]:
         """Batches of examples, each with the name of every row's client."""
+        client = self._named_client()
         if self._frame is not None:
-            yield from frame_batches(self._frame, self._client, self._columns)
+            yield from frame_batches(self._frame, client, self._columns)
         for opener in self._open.values():
-            for batch in opener({**self._columns.types, self._client: WORDS}, None).batches:
-                yield self._names(batch[self._client]), self._columns.examples(batch)
+            for batch in opener({**self._columns.types, client: WORDS}, None).batches:
+                yield self._names(batch[client]), self._columns.examples(batch)
+
+    def clients_of_lazy_frame(self) -> set[str]:
+        """The names of all clients of a lazy frame."""
+        names: list[str] = self._names(self._lazy.distinct(self._named_client())).tolist()
+        return set(names)
+
+    def _named_client(self) -> str:
+        if self._client is None:
+            raise InputError(
+                "this table has no column of clients. Name it (client=...), or pass the table as "
+                'the rows of one client: {"site-a": table}.'
+            )
+        return self._client
 
     def _names(self, column: pa.Array) -> NDArray[Any]:
         if column.null_count:
-            raise InputError(no_client(self._client, f"{column.null_count:,} or more rows"))
+            raise InputError(no_client(self._named_client(), f"{column.null_count:,} or more rows"))
         if pa.types.is_nested(column.type):
-            raise InputError(no_names(self._client))
+            raise InputError(no_names(self._named_client()))
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode()
         names = np.array([str(name) for name in column.dictionary.to_pylist()], dtype=object)
@@ -877,15 +973,15 @@ class ScoreTable:
 
 def open_source(
     source: Any, wanted: Sequence[str], dialect: Dialect
-) -> tuple[Any, dict[Path, Opener]]:
-    """The data frame, or how to open each file; refuses what lacks one of the columns."""
+) -> tuple[Any, dict[Path | str, Opener]]:
+    """The data frame, or how to open each file, or FRAME if it is lazy; refuses missing columns."""
     frame = frame_of(source)
     if frame is None:
         return None, {path: checked_opener(path, wanted, dialect) for path in paths_of(source)}
     with located(FRAME):
         check_distinct(wanted)
         check_columns(wanted, frame.columns)
-    return frame, {}
+    return (None, {FRAME: frame}) if callable(frame) else (frame, {})
 
 
 def paths_of(source: Any) -> list[Path]:
