@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from fedgauge.data.examples import Examples
     from fedgauge.data.files import ScoreFile, ScoreTable
     from fedgauge.data.ids import IdTable
+    from fedgauge.data.queries import ScoreQuery
     from fedgauge.engines.simulation import evaluate
     from fedgauge.estimation.distribution import Aligned, Quantile, Range
     from fedgauge.histograms.axis import Axis
@@ -167,6 +168,7 @@ __all__ = [
     "RocCurveDisplay",
     "ScoreFile",
     "ScoreHistogram",
+    "ScoreQuery",
     "ScoreSums",
     "ScoreTable",
     "SecureAggregation",
@@ -195,6 +197,7 @@ _HOMES: Final = {
     "data.examples": "Examples",
     "data.files": "ScoreFile ScoreTable",
     "data.ids": "IdTable",
+    "data.queries": "ScoreQuery",
     "engines.simulation": "evaluate",
     "estimation.distribution": "Aligned Quantile Range",
     "histograms.axis": "Axis",

@@ -1,7 +1,6 @@
 """Excel workbooks: rows as openpyxl reads them, and files that would fill memory or time."""
 
 import io
-import random
 import zipfile
 from datetime import date
 
@@ -48,10 +47,17 @@ def refused(path, told):
 
 
 def test_rows_are_those_that_another_reader_finds(tmp_path):
-    rng = random.Random(3)
+    rng = np.random.default_rng(3)
     rows = [["id", "y", "p", "flag", "day", "note"]]
     rows += [
-        [i, rng.randrange(2), rng.random(), rng.random() < 0.5, date(2026, 1, 1), f"<&> {i}\t\n'\""]
+        [
+            i,
+            int(rng.integers(2)),
+            rng.random(),
+            bool(rng.random() < 0.5),
+            date(2026, 1, 1),
+            f"<&> {i}\t\n'\"",
+        ]
         for i in range(5_000)
     ]
     path = save(tmp_path / "a.xlsx", rows)
@@ -199,21 +205,21 @@ def test_zips_that_claim_less_than_they_hold(tmp_path, monkeypatch):
 
 def test_any_part_may_be_damaged(tmp_path):
     """Whatever the readers of zips and of XML raise, it is one error of ours, without a value."""
-    rng, path = random.Random(5), tmp_path / "a.xlsx"
+    rng, path = np.random.default_rng(5), tmp_path / "a.xlsx"
     pack(path, parts(rows_of(("y", "p"), *((i % 2, 0.987654321) for i in range(50)))))
     whole = path.read_bytes()
-    refusals = 0
+    refusals = []
     for _ in range(400):
         data = bytearray(whole)
-        for _ in range(rng.randrange(1, 4)):
-            data[rng.randrange(len(data))] = rng.randrange(256)
-        path.write_bytes(data[: rng.choice((len(data), rng.randrange(len(data))))])
+        for place in rng.integers(len(data), size=rng.integers(1, 4)):
+            data[place] = rng.integers(256)
+        path.write_bytes(data[: rng.choice((len(data), rng.integers(len(data))))])
         try:
             list(read(path)())
         except fg.InputError as error:
-            refusals += 1
-            assert "987654321" not in str(error)
-    assert refusals > 200
+            refusals.append(str(error))
+    assert len(refusals) > 200
+    assert not [told for told in refusals if "987654321" in told]
 
 
 def test_reading_takes_what_is_asked_for(tmp_path):

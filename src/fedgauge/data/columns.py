@@ -209,6 +209,15 @@ def _number_objects(values: list[Any]) -> tuple[NDArray[Any], list[Any]]:
     return codes, kept
 
 
+def are_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which of some objects stand for no value."""
+    try:
+        valid = pa.array(values, from_pandas=True).is_valid()
+    except (TypeError, ValueError, OverflowError, pa.ArrowException):  # of several kinds
+        return np.fromiter(map(_is_missing, values), dtype=bool, count=len(values))
+    return ~from_arrow(valid)
+
+
 def _is_missing(value: Any) -> bool:
     try:
         return value is None or not pa.scalar(value, from_pandas=True).is_valid

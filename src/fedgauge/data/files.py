@@ -16,19 +16,20 @@ from fedgauge.arrays import Floats
 from fedgauge.data.columns import (
     Column,
     distinct,
+    floats_of,
     from_arrow,
     read_column,
     read_leniently,
     spelled_numbers,
     to_numpy,
 )
-from fedgauge.data.examples import Examples, numbers_of
+from fedgauge.data.examples import AlikeRows, Examples, Ranks, RowSource, numbers_of
 from fedgauge.data.text_files import (
     TEXT,
     UTF8,
     Dialect,
+    OpenTable,
     Skip,
-    Table,
     Text,
     Types,
     check_header,
@@ -66,7 +67,7 @@ def ending_of(path: Path) -> str:
     return suffixes[-2] if packed else path.suffix.lower()
 
 
-Opener = Callable[[Types, Skip], Table]
+Opener = Callable[[Types, Skip], OpenTable]
 
 
 def checked_opener(path: Path, columns: Sequence[str], dialect: Dialect) -> Opener:
@@ -145,7 +146,7 @@ def _start(path: Path) -> bytes:
     return start
 
 
-def _open_parquet(path: Path, types: Types) -> Table:
+def _open_parquet(path: Path, types: Types) -> OpenTable:
     import pyarrow.parquet as pq  # here, for it takes a while and most files are CSV
 
     try:
@@ -181,7 +182,7 @@ def _open_parquet(path: Path, types: Types) -> Table:
         except (pa.ArrowException, OSError):
             raise InputError("the Parquet file is damaged. Export it again.") from None
 
-    return Table(file.schema_arrow, batches())
+    return OpenTable(file.schema_arrow, batches())
 
 
 def check_distinct(columns: Sequence[str]) -> None:
@@ -307,13 +308,11 @@ class NamedColumns(NamedTuple):
     def examples(self, batch: pa.RecordBatch) -> Examples:
         """The examples of one batch of rows."""
 
-        def scores_of(name: str) -> Any:
-            if is_text(batch[name].type):
-                return read_numbers(name, batch[name].cast(pa.string()), ".")
-            try:
-                return batch[name].cast(pa.float64())
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                raise InputError(not_numbers(name)) from None
+        def scores_of(name: str) -> Floats:
+            column = batch[name]
+            if is_text(column.type):
+                return read_numbers(name, column.cast(pa.string()), ".")
+            return _scores_of(name, column, ".")
 
         return self._made(Examples, batch.__getitem__, scores_of, read_column)
 
@@ -324,6 +323,33 @@ class NamedColumns(NamedTuple):
             return self.lenient_scores(name, batch[name])
 
         return self._made(Examples.leniently, batch.__getitem__, scores_of, read_leniently)
+
+    def row_examples(self, columns: Mapping[str, list[Any]], *, leniently: bool) -> Examples:
+        """The examples of rows whose columns are lists, as a database returns them."""
+
+        def values_of(name: str) -> Column:
+            return read_leniently(name, columns[name])
+
+        def scores_of(name: str) -> Floats:
+            with located(f"column {name!r}"):
+                return numbers_of(values_of(name))
+
+        if leniently:
+            return self._made(
+                Examples.leniently, values_of, lambda n: floats_of(values_of(n)), read_leniently
+            )
+        return self._made(Examples, values_of, scores_of, read_column)
+
+    def lenient_frame_examples(self, frame: Any) -> Examples:
+        """The examples of a data frame whose rows may hold anything."""
+
+        def values_of(name: str) -> Any:
+            return frame[name].to_native()
+
+        def scores_of(name: str) -> Floats:
+            return floats_of(read_leniently("y_score", values_of(name)))
+
+        return self._made(Examples.leniently, values_of, scores_of, read_leniently)
 
     def frame_examples(self, frame: Any) -> Examples:
         """The examples of a data frame."""
@@ -358,15 +384,23 @@ class NamedColumns(NamedTuple):
 
     def lenient_scores(self, name: str, column: pa.Array) -> Floats:
         """The scores, NaN where there is no number; only a type that has none is refused."""
-        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-        if is_text(kind):
-            return spelled_numbers(name, column.cast(kind), self.decimal)
-        try:
-            # Unsafe: a whole number that floats cannot tell from the next one is near enough.
-            numbers = column.cast(kind).cast(pa.float64(), safe=False)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            raise InputError(not_numbers(name)) from None
-        return from_arrow(numbers.fill_null(np.nan))
+        return _scores_of(name, column, self.decimal)
+
+
+def _scores_of(name: str, column: pa.Array, decimal: str) -> Floats:
+    """The numbers of a column, NaN where there is none; only a type that has none is refused."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if is_text(kind):
+        return spelled_numbers(name, column.cast(kind), decimal)
+    if pa.types.is_decimal(kind):
+        # Arrow's own cast of decimals misses the nearest float by one, in every second case.
+        return spelled_numbers(name, column.cast(pa.string()), ".")
+    try:
+        # Unsafe: a whole number that floats cannot tell from the next one is near enough.
+        numbers = column.cast(kind).cast(pa.float64(), safe=False)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise InputError(not_numbers(name)) from None
+    return from_arrow(numbers.fill_null(np.nan))
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -425,7 +459,9 @@ def frame_of(source: Any) -> Any:
             "the data frame has columns of the same name. Rename all but one of each."
         ) from None
     if isinstance(frame, nw.LazyFrame):
-        raise InputError("the data frame is lazy, and has no rows yet. Call collect() on it first.")
+        from fedgauge.data.lazy_frames import LazyRows
+
+        return LazyRows(frame)
     return frame if isinstance(frame, nw.DataFrame) else None
 
 
@@ -453,7 +489,22 @@ def names_of(column: str, values: Any, what: str) -> NDArray[Any]:
     return chosen
 
 
-class ScoreFile:
+class _Rows(RowSource):
+    """Rows of which those without a label or a score may be left out."""
+
+    _drops = False
+    dropped = 0  # rows that were left out when all were read last
+
+    def _kept(self, batches: Iterator[Examples]) -> Iterator[Examples]:
+        dropped = 0
+        for batch in batches:
+            kept = batch.select(batch.is_complete) if self._drops else batch
+            dropped += len(batch) - len(kept)
+            yield kept
+        self.dropped = dropped
+
+
+class ScoreFile(_Rows):
     r"""A file with the labels and scores of one client, one row an example.
 
     Call it for its examples, batch after batch: memory does not depend on the size of the file,
@@ -510,7 +561,6 @@ class ScoreFile:
         dialect = Dialect(separator, decimal, encoding)
         self._open = checked_opener(self.path, self._columns.all, dialect)
         self._drops = drop_missing
-        self.dropped = 0
 
     @property
     def name(self) -> str:
@@ -535,14 +585,6 @@ class ScoreFile:
         batches = self._open(self._columns.lenient_types, skip).batches
         yield from self._kept(map(self._columns.lenient_examples, batches))
 
-    def _kept(self, batches: Iterator[Examples]) -> Iterator[Examples]:
-        dropped = 0
-        for batch in batches:
-            kept = batch.select(batch.is_complete) if self._drops else batch
-            dropped += len(batch) - len(kept)
-            yield kept
-        self.dropped = dropped
-
     def check(self) -> None:
         """Refuse columns whose type is not that of a label, a score or an id.
 
@@ -551,34 +593,45 @@ class ScoreFile:
         number, and another separator only where none of them has as many columns as the header.
         """
         with located(str(self)):
-            skipped: list[None] = []
-            table = self._open(self._columns.lenient_types, lambda: skipped.append(None))
-            check_plain(table.schema, self._columns.words)
-            kinds = {name: table.schema.field(name).type for name in self._columns.numbers}
-            for name, kind in kinds.items():
-                self._columns.lenient_scores(name, pa.array([], kind))
-            text = [name for name, kind in kinds.items() if is_text(kind)]
-            first = next(table.batches, None) if text else None
-            if first is not None and len(first):
-                for name in text:
-                    scores = self._columns.lenient_scores(name, first[name])
-                    if first[name].null_count < len(first) and np.isnan(scores).all():
-                        raise InputError(not_numbers(name))
-            elif skipped:
-                raise InputError(
-                    "no row has as many columns as the header. Check the separator (separator=...)."
-                )
+            _check_types(self._open, self._columns)
 
 
-class ScoreTable:
-    """Labels and scores of many clients, told apart by a column: files, or a data frame.
+def _check_types(opener: Opener, columns: NamedColumns) -> None:
+    """Refuse a column of the wrong type; of text columns by the first rows."""
+    skipped: list[None] = []
+    table = opener(columns.lenient_types, lambda: skipped.append(None))
+    check_schema(table.schema, columns)
+    text = [name for name in columns.numbers if is_text(table.schema.field(name).type)]
+    first = next(table.batches, None) if text else None
+    if first is not None and len(first):
+        for name in text:
+            scores = columns.lenient_scores(name, first[name])
+            if first[name].null_count < len(first) and np.isnan(scores).all():
+                raise InputError(not_numbers(name))
+    elif skipped:
+        raise InputError(
+            "no row has as many columns as the header. Check the separator (separator=...)."
+        )
+
+
+def check_schema(schema: pa.Schema, columns: NamedColumns) -> None:
+    """Refuse a column whose type is not that of a label, a score or an id."""
+    check_plain(schema, columns.words)
+    for name in columns.numbers:
+        columns.lenient_scores(name, pa.array([], schema.field(name).type))
+
+
+class ScoreTable(_Rows):
+    """Labels and scores of many clients, told apart by a column, or of one client.
 
     Parameters
     ----------
     source
         A file, or several, as for :class:`ScoreFile`; or a data frame of pandas, polars or pyarrow.
+        Rows of a lazy frame (DuckDB, ibis, Polars, PySpark, Dask) stay where they are, as far as it
+        can count them itself.
     client
-        The column of the client's name.
+        The column of the client's name. Without one the table holds the rows of one client.
     label, score, group, subject, separator, decimal, encoding, drop_missing
         As for :class:`ScoreFile`.
 
@@ -587,13 +640,15 @@ class ScoreTable:
     >>> frame = pa.table({"site": ["a", "a", "b"], "y": [0, 1, 1], "p": [0.2, 0.7, 0.9]})
     >>> fg.evaluate(ScoreTable(frame, client="site", label="y", score="p")).clients
     2
+    >>> fg.evaluate({"all": ScoreTable(frame, label="y", score="p")}).clients
+    1
     """
 
     def __init__(
         self,
         source: Any,
         *,
-        client: str,
+        client: str | None = None,
         label: LabelColumns,
         score: ScoreColumns,
         group: GroupColumns = None,
@@ -605,47 +660,92 @@ class ScoreTable:
     ) -> None:
         self._client = client
         self._columns = NamedColumns.read(label, score, group, subject, decimal)
-        wanted = (*self._columns.all, client)
+        wanted = (*self._columns.all, *([] if client is None else [client]))
         dialect = Dialect(separator, decimal, encoding)
         self._frame, self._open = open_source(source, wanted, dialect)
+        self._lazy: Any = self._open.get(FRAME)
         self._drops = drop_missing
-        self.dropped = 0
 
     def __str__(self) -> str:
         return ", ".join(map(str, self._open)) or FRAME
 
+    def __call__(self) -> Iterator[Examples]:
+        """The examples, batch after batch, whose client it is aside."""
+        yield from self._kept(self._strictly())
+
+    def _strictly(self) -> Iterator[Examples]:
+        if self._frame is not None:
+            yield from self._columns.frame_examples(self._frame).split(_BATCH_ROWS)
+        for opener in self._open.values():
+            yield from map(self._columns.examples, opener(self._columns.types, None).batches)
+
+    def leniently(self, skip: Callable[[], None]) -> Iterator[Examples]:
+        """The examples, whatever a row holds; see :class:`ScoreFile`."""
+        yield from self._kept(self._leniently(skip))
+
+    def _leniently(self, skip: Callable[[], None]) -> Iterator[Examples]:
+        if self._frame is not None:
+            yield from self._columns.lenient_frame_examples(self._frame).split(_BATCH_ROWS)
+        for opener in self._open.values():
+            batches = opener(self._columns.lenient_types, skip).batches
+            yield from map(self._columns.lenient_examples, batches)
+
+    def check(self) -> None:
+        """Refuse columns whose type is not that of a label, a score or an id."""
+        for place, opener in self._open.items():
+            with located(str(place)):
+                _check_types(opener, self._columns)
+
+    def counted(self, ranks: Ranks) -> AlikeRows | None:
+        """The rows, counted where they are, if that is a lazy frame that can count them."""
+        labels, scores = self._columns.labels, self._columns.numbers
+        if self._lazy is None or self._drops or (len(labels), len(scores)) != (1, 1):
+            return None
+        counted: AlikeRows | None = self._lazy.counted(labels[0], scores[0], ranks)
+        return counted
+
     def batches(self) -> Iterator[tuple[NDArray[Any], Examples]]:
         """Batches of examples, each with the name of every row's client."""
         dropped = 0
-        for names, batch in self._all():
-            if not self._drops:
-                yield names, batch
-                continue
-            complete = batch.is_complete
-            dropped += len(batch) - int(complete.sum())
-            yield names[complete], batch.select(complete)
+        for names, batch in self._all_batches(self._named_client()):
+            complete = batch.is_complete if self._drops else slice(None)
+            kept = batch.select(complete)
+            dropped += len(batch) - len(kept)
+            yield names[complete], kept
         self.dropped = dropped
 
-    def _all(self) -> Iterator[tuple[NDArray[Any], Examples]]:
+    def _all_batches(self, client: str) -> Iterator[tuple[NDArray[Any], Examples]]:
         if self._frame is not None:
-            yield from frame_batches(self._frame, self._client, self._columns)
+            yield from frame_batches(self._frame, client, self._columns)
         for opener in self._open.values():
-            for batch in opener({**self._columns.types, self._client: WORDS}, None).batches:
-                names = names_of(self._client, batch[self._client], "client")
-                yield names, self._columns.examples(batch)
+            for batch in opener({**self._columns.types, client: WORDS}, None).batches:
+                yield names_of(client, batch[client], "client"), self._columns.examples(batch)
+
+    def clients_of_lazy_frame(self) -> set[str]:
+        """The names of all clients of a lazy frame."""
+        client = self._named_client()
+        return set(names_of(client, self._lazy.distinct(client), "client").tolist())
+
+    def _named_client(self) -> str:
+        if self._client is None:
+            raise InputError(
+                "this table has no column of clients. Name it (client=...), or pass the table as "
+                'the rows of one client: {"site-a": table}.'
+            )
+        return self._client
 
 
 def open_source(
     source: Any, wanted: Sequence[str], dialect: Dialect
-) -> tuple[Any, dict[Path, Opener]]:
-    """The data frame, or how to open each file; refuses what lacks one of the columns."""
+) -> tuple[Any, dict[Path | str, Opener]]:
+    """The data frame, or how to open each file, or FRAME if it is lazy; refuses missing columns."""
     frame = frame_of(source)
     if frame is None:
         return None, {path: checked_opener(path, wanted, dialect) for path in paths_of(source)}
     with located(FRAME):
         check_distinct(wanted)
         check_columns(wanted, frame.columns)
-    return frame, {}
+    return (None, {FRAME: frame}) if callable(frame) else (frame, {})
 
 
 def paths_of(source: Any) -> list[Path]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fedgauge.arrays import Floats
 from fedgauge.data.columns import pick, read_leniently
-from fedgauge.data.examples import Data, Examples, Label, read_batches
+from fedgauge.data.examples import Data, Examples, Label, RowSource, read_batches
 from fedgauge.data.files import (
     WORDS,
     ScoreFile,
@@ -428,7 +428,7 @@ class Places:
         return bool(self.keys.type == ID)
 
 
-class PlacedRows:
+class PlacedRows(RowSource):
     """A label party's rows as engines count them: labels, and bins for scores.
 
     A row that is not asked about is left out, and so is a second row of the same id: each label
@@ -506,7 +506,7 @@ class LenientRows:
         return {"malformed": self._malformed}
 
     def _batches(self) -> Iterator[Examples]:
-        if isinstance(self._data, ScoreFile | PlacedRows):
+        if isinstance(self._data, RowSource):
             return self._data.leniently(self._skip)
         return read_batches(self._data, Examples.leniently)
 

@@ -81,8 +81,8 @@ def _known(encoding: str) -> str:
         ) from None
 
 
-class Table(NamedTuple):
-    """An open file: its schema, and its batches."""
+class OpenTable(NamedTuple):
+    """An open file, or what is read like one: its schema, and its batches."""
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
@@ -193,7 +193,7 @@ def check_header(text: Text) -> None:
         )
 
 
-def open_text(text: Text, types: Types, skip: Skip) -> Table:
+def open_text(text: Text, types: Types, skip: Skip) -> OpenTable:
     """The batches of a text file. A row that is malformed is left out if there is a `skip`."""
     parse_options = pa.csv.ParseOptions(delimiter=text.delimiter, newlines_in_values=True)
     if skip:
@@ -229,10 +229,10 @@ def open_text(text: Text, types: Types, skip: Skip) -> Table:
                 raise InputError(_what_is_wrong(text, error)) from None
             yield from _open_spelled(text, types, after=given).batches
 
-    return Table(reader.schema, batches())
+    return OpenTable(reader.schema, batches())
 
 
-def _open_spelled(text: Text, types: Types, *, after: int) -> Table:
+def _open_spelled(text: Text, types: Types, *, after: int) -> OpenTable:
     """The rows after some, where Arrow met a number that it does not know, such as 45%."""
     numbers = [name for name, kind in types.items() if kind == pa.float64()]
     table = open_text(text, {**types, **dict.fromkeys(numbers, pa.string())}, None)
@@ -251,13 +251,14 @@ def _open_spelled(text: Text, types: Types, *, after: int) -> Table:
             ]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
-    return Table(schema, batches())
+    return OpenTable(schema, batches())
 
 
 def read_numbers(name: str, column: pa.Array, decimal: str) -> Floats:
     """The numbers that a column of text spells, NaN where nothing stands; all else is refused."""
     numbers = spelled_numbers(name, column, decimal)
-    if np.isnan(numbers).sum() > column.null_count:
+    unread = column.filter(pa.array(np.isnan(numbers))).drop_null().unique()
+    if any(word.strip("+- ").casefold() != "nan" for word in unread.to_pylist()):
         raise InputError(not_numbers(name))
     return numbers
 

@@ -6,13 +6,15 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgauge.data.examples import Data, Examples, read_batches
+from fedgauge.data.columns import read_column, read_leniently
+from fedgauge.data.examples import Data, Examples, RowSource, read_batches
 from fedgauge.data.row_checks import LenientRows, Oddities, RowSummary, in_short
 from fedgauge.errors import PlanError, ResultWithheld
 from fedgauge.estimation.counts import Released
 from fedgauge.estimation.repair import consistent
 from fedgauge.estimation.sanity import check_exact
 from fedgauge.estimation.suppression import edges_beside, hide_small, merge_at
+from fedgauge.histograms.cut_points import CutPoints
 from fedgauge.histograms.histogram import Draw, ScoreHistogram, mapped
 from fedgauge.histograms.tables import MergedEdges, TableSum
 from fedgauge.plan import EvaluationPlan
@@ -29,10 +31,32 @@ def count_rows(
     plan: EvaluationPlan, data: Data, *, may_be_empty: bool = True, draw: Draw | None = None
 ) -> ScoreHistogram:
     """One client's histogram, maybe of no rows, each unit's rows capped as the plan says."""
+    if draw is None and (counted := count_in_place(plan, data, may_be_empty=may_be_empty)):
+        return counted[0]
     rows, cap = read_batches(data), plan.privacy.unit_cap
     if cap is not None:
         rows = limit_rows(rows, cap)
     return count_batches(plan, rows, may_be_empty=may_be_empty, draw=draw)
+
+
+def count_in_place(
+    plan: EvaluationPlan, data: object, *, leniently: bool = False, may_be_empty: bool = False
+) -> tuple[ScoreHistogram, Oddities] | None:
+    """One client's histogram if its rows can be counted where they are, and what was odd."""
+    plain = plan.task.layout.is_plain and plan.calibrator is None
+    more = plan.tables or plan.final.sum_steps or plan.privacy.unit_cap is not None
+    if not (isinstance(data, RowSource) and plain) or more:
+        return None
+    cuts, histogram = CutPoints(plan.axis), plan.histogram()
+    rows = data.counted(cuts)
+    if rows is None:
+        return None
+    read = read_leniently if leniently else read_column
+    labels, scores = read("y_true", rows.labels), cuts.scores(rows.ranks)
+    oddities = histogram.update_alike(
+        labels, scores, rows.times, leniently=leniently, may_be_empty=may_be_empty
+    )
+    return histogram, oddities
 
 
 def count_batches(
@@ -89,7 +113,13 @@ def count_leniently(
     """
     nothing, histogram = plan.histogram(), plan.histogram()
     try:
-        rows = LenientRows(data())
+        source = data()
+        counted = count_in_place(plan, source, leniently=True)
+        if counted is not None:
+            histogram, oddities = counted
+            over = _count_over_largest(plan, histogram)
+            return histogram, replace(oddities, over_largest=over)
+        rows = LenientRows(source)
         limiter = LenientLimiter(plan.privacy.unit_cap)
         oddities = histogram.update_leniently(limiter.limit(rows))
         return histogram, replace(

@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge import storage
-from fedgauge.data.examples import Data, read_batches
-from fedgauge.data.files import ScoreFile
+from fedgauge.data.examples import Data, RowSource, read_batches
 from fedgauge.data.fingerprint import Fingerprint, Fingerprinter
-from fedgauge.data.row_checks import PlacedRows, RowSummary
+from fedgauge.data.row_checks import RowSummary
 from fedgauge.engines.contribution import (
     contribution,
     count_exactly,
@@ -130,8 +129,7 @@ def say(tell: Callable[[T], None], told: T) -> None:
 
 def naming(data: Data) -> AbstractContextManager[None]:
     """Name the file in what is said of its rows, where they are in one."""
-    named = isinstance(data, ScoreFile | PlacedRows)
-    return located(str(data)) if named else nullcontext()
+    return located(str(data)) if isinstance(data, RowSource) else nullcontext()
 
 
 class Stopped(Exception):

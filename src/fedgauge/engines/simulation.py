@@ -14,12 +14,13 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from fedgauge.arrays import Tree
-from fedgauge.data.examples import Data, Examples, Label, read_batches
-from fedgauge.data.files import ScoreFile, ScoreTable
+from fedgauge.data.examples import Data, Examples, Label, RowSource, read_batches
+from fedgauge.data.files import ScoreTable
 from fedgauge.engines.contribution import (
     Numbers,
     contribution,
     count_batches,
+    count_in_place,
     count_rows,
     draw_noise,
     find_bins,
@@ -152,7 +153,7 @@ class _Crowd:
 
     def _count_alone(self, name: str, data: Data) -> None:
         place = f"client {name!r}"
-        with located(f"{place}: {data}" if isinstance(data, ScoreFile) else place):
+        with located(f"{place}: {data}" if isinstance(data, RowSource) else place):
             # Under privacy a refusal that depends on one row would be a leak.
             may_be_empty = self._plan.privacy.adds_noise
             counted = count_rows(self._plan, data, may_be_empty=may_be_empty, draw=self._draw)
@@ -176,7 +177,11 @@ def _count_table(
             yield batch
 
     with located(str(table)):
-        pooled = count_batches(plan, examples(), draw=draw)
+        counted = None if draw is not None else count_in_place(plan, table)
+        if counted is None:
+            pooled = count_batches(plan, examples(), draw=draw)
+        else:
+            pooled, names = counted[0], table.clients_of_lazy_frame()
         coarsest = pooled.levels(plan.tree)[-len(plan.final.nodes) or -1]
         small = all(cells.max() <= largest for cells in pooled.tables)
         if small and coarsest.max() <= largest:  # then no count of a client is larger
