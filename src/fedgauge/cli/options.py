@@ -29,7 +29,7 @@ import fedgauge as fg
 from fedgauge.errors import InputError
 
 if TYPE_CHECKING:
-    from fedgauge.data.files import GroupColumns, LabelColumns, ScoreColumns
+    from fedgauge.data.files import GroupColumns, LabelColumns, PlacedColumn, ScoreColumns
     from fedgauge.histograms.axis import Outside
     from fedgauge.privacy import AnyPrivacyModel, PrivacyModel
 
@@ -336,9 +336,12 @@ def make_clients(
     subject: str | None,
     dialect: DialectOptions,
     group: GroupColumns = None,
+    *,
+    drop_missing: bool = False,
 ) -> Any:
     """The clients that the files hold."""
     columns: Any = {"label": label, "score": score, "group": group, "subject": subject, **dialect}
+    columns["drop_missing"] = drop_missing
     if client is not None:
         return fg.ScoreTable(files, client=client, **columns)
     from fedgauge.data.files import refuse_repeated_files
@@ -362,25 +365,26 @@ def load_map(path: Path | None) -> fg.Calibrator | None:
 
 
 @contextmanager
-def naming_labels(files: list[Path], column: str, dialect: DialectOptions) -> Iterator[list[str]]:
-    """Say which labels a column has where they do not fit; classes in what it yields are known."""
+def naming_labels(columns: Sequence[PlacedColumn]) -> Iterator[list[str]]:
+    """Say which labels columns have where they do not fit; classes in what it yields are known."""
     known: list[str] = []
     try:
         yield known
     except fg.LabelError as error:
-        if "=" in column:  # of several labels a row nobody knows which it was
+        if not columns:  # of several labels a row nobody knows which it was
             raise
         from fedgauge.data.files import some_labels
 
         most = len(known) + _MOST_STRANGE if known else _MOST_LABELS
-        labels = some_labels(files, column, most=most, separator=dialect["separator"])
+        labels = some_labels(columns, most=most)
         if labels is None:
             has = f"has more than {most} different values. Is it the label?"
         else:
             strange = [each for each in labels if each.strip() not in known] or labels
             has = "also has" if len(strange) < len(labels) else "has"
             has += f" {', '.join(repr(shorten(each, 24)) for each in strange)}."
-        where = f"Column {column!r}" + (" of all files together" if len(files) > 1 else "")
+        names = " and ".join(sorted({repr(each.column) for each in columns}))
+        where = f"Column {names}" + (" of all files together" if len(columns) > 1 else "")
         raise fg.LabelError(f"{error} {where} {has}") from None
 
 

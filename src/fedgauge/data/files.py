@@ -23,7 +23,15 @@ from fedgauge.data.columns import (
     spelled_numbers,
     to_numpy,
 )
-from fedgauge.data.examples import AlikeRows, Examples, Ranks, RowSource, numbers_of
+from fedgauge.data.examples import (
+    AlikeRows,
+    Examples,
+    Label,
+    OwnPositive,
+    Ranks,
+    RowSource,
+    numbers_of,
+)
 from fedgauge.data.text_files import (
     TEXT,
     UTF8,
@@ -37,7 +45,7 @@ from fedgauge.data.text_files import (
     open_text,
     read_numbers,
 )
-from fedgauge.errors import InputError, located
+from fedgauge.errors import InputError, LabelError, located
 from fedgauge.storage import NOT_REGULAR, open_regular
 
 _BATCH_ROWS: Final = 65_536
@@ -258,6 +266,7 @@ class NamedColumns(NamedTuple):
     groups: tuple[tuple[str | None, str], ...] = ()
     subject: str | None = None
     decimal: str = "."
+    positive: OwnPositive | None = None
 
     @classmethod
     def read(
@@ -373,6 +382,12 @@ class NamedColumns(NamedTuple):
         labels = [values_of(name) for name in self.labels]
         if len(labels) > 1:
             labels = [_side_by_side([read("y_true", each) for each in labels])]
+        elif self.positive is not None:
+            labels = [self.positive(read("y_true", labels[0]))]
+            if make is Examples and np.any(labels[0] > 1):
+                raise LabelError(
+                    "rows have a third label beside the positive one and one other. Recode them."
+                )
         scores = {model: _table([scores_of(n) for n in names]) for model, names in self.scores}
         groups = {grouping: values_of(name) for grouping, name in self.groups}
         return make(
@@ -493,7 +508,6 @@ class _Rows(RowSource):
     """Rows of which those without a label or a score may be left out."""
 
     _drops = False
-    dropped = 0  # rows that were left out when all were read last
 
     def _kept(self, batches: Iterator[Examples]) -> Iterator[Examples]:
         dropped = 0
@@ -529,8 +543,11 @@ class ScoreFile(_Rows):
         what before decimals, and how letters are written, such as ``"cp1252"``. In a workbook
         `decimal` is for numbers that are kept as text.
     drop_missing
-        Leave out rows without a label or without a score. Afterwards `dropped` says how many; they
-        are refused otherwise.
+        Leave out rows without a label or without a score. Once all rows are read, `dropped` says
+        how many these were. They are refused otherwise.
+    positive
+        The label of the positive class, where this file has its own word for it: its labels are
+        then read as 1 and 0.
 
     Examples
     --------
@@ -555,9 +572,14 @@ class ScoreFile(_Rows):
         decimal: str = ".",
         encoding: str = UTF8,
         drop_missing: bool = False,
+        positive: Label | None = None,
     ) -> None:
         self.path = Path(path)
         self._columns = NamedColumns.read(label, score, group, subject, decimal)
+        if positive is not None:
+            if len(self._columns.labels) > 1:
+                raise InputError("positive is for one label a row. Leave it out.")
+            self._columns = self._columns._replace(positive=OwnPositive(positive))
         dialect = Dialect(separator, decimal, encoding)
         self._open = checked_opener(self.path, self._columns.all, dialect)
         self._drops = drop_missing
@@ -780,13 +802,19 @@ def refuse_repeated_files(paths: Sequence[str | Path]) -> None:
         seen[file] = name
 
 
-def some_labels(
-    paths: Sequence[str | Path], column: str, *, most: int, separator: str | None = None
-) -> list[str] | None:
+class PlacedColumn(NamedTuple):
+    """A column of a file, and how that is written."""
+
+    path: Path
+    column: str
+    dialect: Dialect = Dialect()
+
+
+def some_labels(columns: Iterable[PlacedColumn], *, most: int) -> list[str] | None:
     """The labels in the first rows of files, in order; None for more than `most`, as rows have."""
     found: set[str] = set()
-    for path in map(Path, paths):
-        opener = checked_opener(path, (column,), Dialect(separator, "."))
+    for path, column, dialect in columns:
+        opener = checked_opener(path, (column,), dialect)
         table = opener({column: pa.string()}, lambda: None)
         for batch in itertools.islice(table.batches, 1):
             found.update(

@@ -27,6 +27,7 @@ from fedgauge.data.text_files import UTF8, Dialect, Skip, not_numbers
 from fedgauge.errors import FedgaugeError, InputError, located
 
 _BEYOND: Final = "lie beyond the axis"
+_DROPPED: Final = "rows have no label or no score"
 _IN_AN_END: Final = "counted in an end bin"
 _NEGATIVE: Final = "counted as negative"
 _FIRST: Final = "counted as the first class"
@@ -49,6 +50,7 @@ class LeftOut(TypedDict, total=False):
     unlisted: int
     repeated: int
     unlabelled: int
+    dropped: int
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ class Oddities:
     unlisted: int = 0  # labels apart from scores: rows of examples that have no bin
     repeated: int = 0  # the same: further rows of an example
     unlabelled: int = 0  # examples that have a bin and no row
+    dropped: int = 0  # rows without a label or a score, where these are to be left out
     failure: str = ""  # why no row could be counted; empty if they could
     by_row: int = 1  # scores that each row has
     labels_by_row: int = 1
@@ -90,8 +93,9 @@ class Oddities:
 
     def as_refused(self, *, clips: bool) -> list[str]:
         """The same where odd rows are refused, as in an exact sum, whose axis may clip scores."""
+        kept = (_DROPPED, _BEYOND) if clips else _DROPPED
         told = [
-            f"{what}: {place if clips and what.endswith(_BEYOND) else _REFUSED}."
+            f"{what}: {place if what.endswith(kept) else _REFUSED}."
             for what, place in self._found()
         ]
         return [*told, f"the rows cannot be counted: {self.failure}"] if self.failure else told
@@ -109,6 +113,7 @@ class Oddities:
             (self.other_labels, f"{labels} are {known}", place),
             (self.no_subject, "rows have no subject id", "left out"),
             (self.malformed, "rows have too few or too many fields", "left out"),
+            (self.dropped, _DROPPED, "left out"),
             (self.over_largest, "counts are above the plan's largest", "cut down to it"),
             (self.unlisted, "rows are of examples without a bin", "left out"),
             (self.repeated, "rows have the id of a row before", "left out"),
@@ -153,7 +158,7 @@ class RowSummary:
     def in_words(self) -> str:
         """Rows, positives, clipped and odd ones, in one line."""
         odd = self.oddities
-        left_out = odd.no_subject + odd.malformed + odd.unlisted + odd.repeated
+        left_out = odd.no_subject + odd.malformed + odd.unlisted + odd.repeated + odd.dropped
         classes = "" if self.positives is None else f"{self.positives:,} positive, "
         if self.labels is not None:
             classes = f"{self.labels.name} {self.labels.in_words}, "
@@ -503,7 +508,8 @@ class LenientRows:
         """What of the rows read so far was left out."""
         if isinstance(self._data, PlacedRows):
             return {**self._data.odd, "malformed": self._malformed}
-        return {"malformed": self._malformed}
+        dropped = self._data.dropped if isinstance(self._data, RowSource) else 0
+        return {"malformed": self._malformed, "dropped": dropped}
 
     def _batches(self) -> Iterator[Examples]:
         if isinstance(self._data, RowSource):

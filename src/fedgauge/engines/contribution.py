@@ -73,9 +73,12 @@ def count_batches(
 
 
 def count_exactly(
-    plan: EvaluationPlan, batches: Iterable[Examples]
+    plan: EvaluationPlan, batches: Iterable[Examples], data: Data | None = None
 ) -> tuple[ScoreHistogram, RowSummary]:
-    """One client's histogram for an exact sum, and a summary for its operator; refuses odd rows."""
+    """One client's histogram for an exact sum, and a summary for its operator; refuses odd rows.
+
+    `batches` are those of `data`, as somebody looks on.
+    """
     clipped = 0
     layout = plan.task.layout
 
@@ -92,6 +95,7 @@ def count_exactly(
     odd = Oddities(
         histogram.sum(),
         clipped=clipped,
+        dropped=data.dropped if isinstance(data, RowSource) else 0,
         by_row=layout.by_row,
         labels_by_row=layout.labels,
         of_classes=bool(layout.classes),

@@ -225,7 +225,7 @@ class SiteDuties:
         try:
             data = self._data()
             with naming(data):
-                histogram, counted = count_exactly(plan, taken.watch(read_batches(data)))
+                histogram, counted = count_exactly(plan, taken.watch(read_batches(data)), data)
             self._site.ledger.record_data(
                 self.invitation.session, taken.fingerprint(), rules=self._site.rules(plan)
             )

@@ -8,13 +8,13 @@ from typing import Final, Literal, Self, TypeVar
 
 import msgspec
 
-from fedgauge.data.examples import Data
+from fedgauge.data.examples import Data, Label
 from fedgauge.data.files import LabelColumns, ScoreColumns, ScoreFile, column_names, list_columns
 from fedgauge.data.row_checks import RowSummary
 from fedgauge.data.text_files import UTF8, Dialect
 from fedgauge.errors import InputError
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.task import AnyTask, MeasuredTask, listed, measured_by
+from fedgauge.plan.task import AnyTask, MeasuredTask, listed, measured_by, quoted
 from fedgauge.site.periods import FilePattern
 
 _MOST_SHOWN: Final = 5  # names in an option, as an example
@@ -27,7 +27,7 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     Names are those of the plan: `classes` has the column of scores of each class or label, `models`
     the columns of each model, in the order of the plan's classes, and `groups` the column of a
     grouping, unless that has the grouping's name. With several labels a row `label` has the column
-    of each.
+    of each. The rest is as for :class:`ScoreFile`.
 
     In a site file `path` is relative to that file, and may have fields such as ``{week}``
     (:class:`fedgauge.site.periods.FilePattern`). `periods` is then the statement that nobody has
@@ -41,6 +41,8 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     separator: str | None = None
     decimal: str = "."
     encoding: str = UTF8
+    drop_missing: bool = False
+    positive: Label | None = None
     classes: dict[str, str] = {}
     models: dict[str, tuple[str, ...]] = {}
     groups: dict[str, str] = {}
@@ -72,7 +74,16 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     def file(self, plan: EvaluationPlan) -> ScoreFile:
         """The file, if it and the columns that a plan asks for are there."""
-        label, score, group = self.by_task(plan.task)
+        return self.of_task(plan.task)
+
+    def of_task(self, task: AnyTask) -> ScoreFile:
+        """The same for what a task tells apart."""
+        label, score, group = self.by_task(task)
+        if self.positive is not None and task.positive is not None:
+            raise InputError(
+                f"the plan names the positive label, {quoted(task.positive)}, and the file its own "
+                "(positive). Leave one out."
+            )
         return ScoreFile(
             self.path,
             label=label,
@@ -82,6 +93,8 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
             separator=self.separator,
             decimal=self.decimal,
             encoding=self.encoding,
+            drop_missing=self.drop_missing,
+            positive=self.positive,
         )
 
     def by_task(self, task: AnyTask) -> tuple[LabelColumns, ScoreColumns, dict[str, str]]:
