@@ -19,6 +19,7 @@ import pytest
 import typer
 from commands import complaint, run, words
 from matplotlib.image import imread
+from messy import write_messy
 from scipy import special
 
 import fedgauge as fg
@@ -224,7 +225,7 @@ def test_examples_of_the_help_run(folder):
     for site in ("a", "b"):
         Path(f"other-{site}.csv").write_text("outcome,risk\nyes,0.9\nno,0.2\n")
     text = words(run("evaluate", "--help").stdout)
-    first, second, third, fourth, points, european, mapped, rehearsed, searched, *sliced = (
+    first, second, third, fourth, points, european, own, mapped, rehearsed, searched, *sliced = (
         re.findall(r"fedgauge (evaluate \S+ .*?)(?= fedgauge| Arguments)", text)
     )
     assert run(*first.split()).exit_code == 0
@@ -238,6 +239,8 @@ def test_examples_of_the_help_run(folder):
     assert run(*points.split()).exit_code == 0
     Path("export.csv").write_text("y;p\n0;0,25\n1;0,75\n")
     assert run(*shlex.split(european)).exit_code == 0
+    write_messy(folder)
+    assert run(*own.split()).exit_code == 0
     fg.Calibrator("platt", Beta(0.8, 0.8, -0.1)).to_json("map.json")
     assert run("evaluate", *sites, *mapped.split()[2:]).exit_code == 0
     options = ["--clients", 4, "--examples", 300, "--privacy", "sa", "--min-cell", 0]

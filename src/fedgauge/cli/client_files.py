@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from fedgauge.cli.options import DialectOptions
     from fedgauge.data.files import PlacedColumn
     from fedgauge.plan.task import MeasuredTask, ScoredTask
-    from fedgauge.site.rows import NamedRows
 
 _MOST_BYTES = 1 << 22  # as of a site file
 _SUCH_AS = 'such as path = "north.csv", label = "outcome", score = "risk"'
@@ -27,20 +26,32 @@ _SUCH_AS = 'such as path = "north.csv", label = "outcome", score = "risk"'
 
 @dataclass(frozen=True)
 class RowFiles:
-    """Files of rows, each as it is written; a column may have another name in each."""
+    """Files of rows, each as it is written: the column of labels, and other names of columns."""
 
-    clients: Mapping[str, NamedRows]
+    labels: Sequence[PlacedColumn]
+    others: Sequence[Mapping[str, str]]
 
     @classmethod
     def alike(cls, files: Sequence[Path], label: str, dialect: DialectOptions) -> RowFiles:
         """Files that are written alike."""
-        from fedgauge.site.rows import NamedRows
+        from fedgauge.data.files import PlacedColumn
+        from fedgauge.data.text_files import Dialect
 
-        return cls({str(path): NamedRows(str(path), label, **dialect) for path in files})
+        places = [PlacedColumn(path, label, Dialect(**dialect)) for path in files]
+        return cls(places, [{}] * len(places))
 
-    @classmethod
-    def load(cls, path: Path) -> RowFiles:
-        """Those of a file of settings; paths are relative to it."""
+    def placed(self, column: str) -> list[PlacedColumn]:
+        """A column of groups in each file."""
+        return [
+            label._replace(column=others.get(column, column))
+            for label, others in zip(self.labels, self.others, strict=True)
+        ]
+
+
+class ClientFiles:
+    """The files of clients by name, as a file of settings has them; paths are relative to it."""
+
+    def __init__(self, path: Path) -> None:
         from fedgauge.site.rows import NamedRows
 
         try:
@@ -55,36 +66,28 @@ class RowFiles:
         if not clients:
             raise fg.InputError(f"{path} names no client. Each has a table, {_SUCH_AS}.")
         today = date.today()
-        return cls({name: rows.on(today, path.parent) for name, rows in clients.items()})
-
-    def placed(self, column: str) -> list[PlacedColumn]:
-        """A column of groups in each file."""
-        return [self._placed(rows, rows.groups.get(column, column)) for rows in self._all]
+        self._clients = {name: rows.on(today, path.parent) for name, rows in clients.items()}
 
     @property
-    def labels(self) -> list[PlacedColumn]:
-        """The column of labels in each file; none where rows have several."""
-        return [
-            self._placed(rows, rows.label)
-            for rows in self._all
-            if isinstance(rows.label, str) and "=" not in rows.label
-        ]
-
-    @property
-    def _all(self) -> Sequence[NamedRows]:
-        return tuple(self.clients.values())
-
-    @staticmethod
-    def _placed(rows: NamedRows, column: str) -> PlacedColumn:
+    def row_files(self) -> RowFiles:
+        """Where the labels are."""
         from fedgauge.data.files import PlacedColumn
         from fedgauge.data.text_files import Dialect
 
-        dialect = Dialect(rows.separator, rows.decimal, rows.encoding)
-        return PlacedColumn(Path(rows.path), column, dialect)
+        rows = list(self._clients.values())
+        places = [
+            PlacedColumn(
+                Path(each.path),
+                each.label if isinstance(each.label, str) else "=",
+                Dialect(each.separator, each.decimal, each.encoding),
+            )
+            for each in rows
+        ]
+        return RowFiles(places, [each.groups for each in rows])
 
     def task(self, apart: SliceOptions, groups: Mapping[str, Sequence[str]]) -> ScoredTask:
         """What the tables tell apart: models, classes and labels as the first one names them."""
-        first = self._all[0]
+        first = next(iter(self._clients.values()))
         labels = () if isinstance(first.label, str) else tuple(first.label)
         return apart.task(
             groups=groups,
@@ -97,9 +100,9 @@ class RowFiles:
         """The data of each client."""
         from fedgauge.data.files import refuse_repeated_files
 
-        refuse_repeated_files([rows.path for rows in self._all])
-        made: dict[str, Any] = {}
-        for name, rows in self.clients.items():
+        refuse_repeated_files([rows.path for rows in self._clients.values()])
+        made: dict[str, fg.ScoreFile] = {}
+        for name, rows in self._clients.items():
             with located(f"client {name!r}"):
                 made[name] = rows.of_task(task)
         return made

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+import click
 import typer
 
 import fedgauge as fg
-from fedgauge.cli.client_files import RowFiles
+from fedgauge.cli.client_files import ClientFiles, RowFiles
 from fedgauge.cli.command import command
 from fedgauge.cli.options import (
     STDOUT,
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from fedgauge.plan.task import MeasuredTask
     from fedgauge.privacy import PrivacyModel
 
-_USUAL = "files label score client clients positive privacy epsilon at json html quiet"
+_USUAL = "files label score client positive privacy epsilon at json html quiet"
 # Options of `evaluate` that a plan takes the place of.
 _IN_PLANS = {
     *("privacy", "epsilon", "delta", "noise", "unit", "neighbours", "max_per_unit", "oracle"),
@@ -170,15 +171,20 @@ def evaluate(
       fedgauge evaluate clinic-*.csv --label kind --class-scores flu=p_flu,cold=p_cold,well=p_well
     """
     refuse_to_replace(json=output.json, plots=output.plots, html=output.html)
-    row_files = _row_files(files or [], columns, rows)
+    settings = _settings(files, rows)
+    row_files = (
+        RowFiles.alike(files or [], columns.label or "", rows.dialect)
+        if settings is None
+        else settings.row_files
+    )
     with naming_labels(row_files.labels) as known:
-        design, task, where = _design(row_files, columns, rows, privacy, bins, thresholds)
+        design, task, where = _design(row_files, settings, columns, privacy, bins, thresholds)
         known += filter(None, task.labels_told)
         if not task.models:
             refuse_given({"margin"}, "{} is for two models (--model-score). Leave it out.")
         clients = (
-            row_files.of_task(task)
-            if rows.clients is not None
+            settings.of_task(task)
+            if settings is not None
             else make_clients(
                 *(files or [], rows.client, where.label, where.score),
                 *(rows.subject, rows.dialect, where.group),
@@ -194,22 +200,24 @@ def evaluate(
         note(f"the scores are whole numbers: {better}")
 
 
-def _row_files(files: list[Path], columns: ColumnOptions, rows: RowOptions) -> RowFiles:
-    """Which files there are, by name or by a file of settings."""
+def _settings(files: list[Path] | None, rows: RowOptions) -> ClientFiles | None:
+    """The file of settings, or None if files are named one by one."""
     if rows.clients is None:
         if not files:
-            raise fg.InputError("name files of rows, or a file of settings with --clients.")
-        return RowFiles.alike(files, columns.label or "", rows.dialect)
+            context = click.get_current_context()
+            (param,) = (each for each in context.command.params if each.name == "files")
+            raise click.MissingParameter(ctx=context, param=param)  # as if they were required
+        return None
     if files:
         raise fg.InputError(f"{rows.clients} names the files. Leave out {files[0]}, or --clients.")
     refuse_given(_IN_SETTINGS, f"{rows.clients} says it: leave out {{}}, or --clients.")
-    return RowFiles.load(rows.clients)
+    return ClientFiles(rows.clients)
 
 
 def _design(
     files: RowFiles,
+    settings: ClientFiles | None,
     columns: ColumnOptions,
-    rows: RowOptions,
     privacy: SimulatedPrivacy,
     bins: BinOptions,
     thresholds: ThresholdOptions,
@@ -221,18 +229,18 @@ def _design(
         plan = fg.EvaluationPlan.load(privacy.plan)
         task, model = measured_by(plan.task), plan.privacy
         design: dict[str, Any] = {"plan": plan}
-        where = _POOLED if rows.clients is not None else columns.planned(task)
+        where = _POOLED if settings is not None else columns.planned(task)
         if not plan.is_noisy:
             refuse_exact({"no_shrink"})
     else:
         model = privacy.model()
         bins.refuse_idle(model)
         one_by_one = model.sends_reports or bins.is_searching
-        if rows.clients is None:
+        if settings is None:
             task, where = columns.task(one_by_one=one_by_one, files=files)
         else:
             groups = columns.groups(files)
-            task = files.task(columns.apart(one_by_one=one_by_one), groups)
+            task = settings.task(columns.apart(one_by_one=one_by_one), groups)
             where = _POOLED._replace(group={name: name for name in groups})
         design = {
             "privacy": model,

@@ -371,7 +371,7 @@ def naming_labels(columns: Sequence[PlacedColumn]) -> Iterator[list[str]]:
     try:
         yield known
     except fg.LabelError as error:
-        if not columns:  # of several labels a row nobody knows which it was
+        if any("=" in each.column for each in columns):  # nobody knows which of several it was
             raise
         from fedgauge.data.files import some_labels
 

@@ -16,8 +16,8 @@ from fedgauge.arrays import Floats
 from fedgauge.data.columns import (
     Column,
     distinct,
+    filled,
     floats_of,
-    from_arrow,
     read_column,
     read_leniently,
     spelled_numbers,
@@ -415,7 +415,7 @@ def _scores_of(name: str, column: pa.Array, decimal: str) -> Floats:
         numbers = column.cast(kind).cast(pa.float64(), safe=False)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise InputError(not_numbers(name)) from None
-    return from_arrow(numbers.fill_null(np.nan))
+    return filled(numbers, np.float64(np.nan))
 
 
 def is_text(kind: pa.DataType) -> bool:
