@@ -253,7 +253,7 @@ if not TYPE_CHECKING:  # which would take every name for one that exists
         return value
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__, *_ROOMS.split()})
+        return [*__all__, "__version__"]
 
 
 logging.getLogger("fedgauge").addHandler(logging.NullHandler())

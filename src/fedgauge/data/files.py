@@ -507,7 +507,19 @@ def names_of(column: str, values: Any, what: str) -> NDArray[Any]:
 class _Rows(RowSource):
     """Rows of which those without a label or a score may be left out."""
 
+    _columns: NamedColumns
     _drops = False
+
+    def __repr__(self) -> str:
+        labels, scores = (
+            "+".join(map(repr, each)) for each in (self._columns.labels, self._columns.numbers)
+        )
+        return f"<{type(self).__name__} of {self}: label {labels}, score {scores}{self._told}>"
+
+    @property
+    def _told(self) -> str:
+        """What else there is to say."""
+        return ""
 
     def _kept(self, batches: Iterator[Examples]) -> Iterator[Examples]:
         dropped = 0
@@ -690,6 +702,10 @@ class ScoreTable(_Rows):
 
     def __str__(self) -> str:
         return ", ".join(map(str, self._open)) or FRAME
+
+    @property
+    def _told(self) -> str:
+        return "" if self._client is None else f", client {self._client!r}"
 
     def __call__(self) -> Iterator[Examples]:
         """The examples, batch after batch, whose client it is aside."""

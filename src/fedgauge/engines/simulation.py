@@ -699,13 +699,19 @@ _KINDS: Final[Mapping[str, tuple[Any, str]]] = {
 }
 
 
+_ONE_CLIENT: Final = (
+    ' Labels and scores go together, by client: fg.evaluate({"all": (y_true, y_score)}).'
+)
+
+
 def _check_kinds(**given: Any) -> None:
     for name, value in given.items():
         kind, wanted = _KINDS[name]
         named = name == "axis" and isinstance(value, str) and value in ("auto", "two-round")
         if not (named or isinstance(value, kind)):
             got = repr(value) if isinstance(value, str) else type(value).__name__
-            raise PlanError(f"{name} must be {wanted}, got {got}.")
+            told = _ONE_CLIENT if name == "plan" else ""
+            raise PlanError(f"{name} must be {wanted}, got {got}.{told}")
 
 
 def _refuse_shortcuts(**given: bool) -> None:
