@@ -1,5 +1,6 @@
 """The result a user holds: numbers, words and curves from counts."""
 
+import json
 import math
 import sys
 from html.parser import HTMLParser
@@ -480,7 +481,7 @@ def test_pictures_and_methods_are_those_that_a_result_has():
     classes = fg.MulticlassTask(labels=["a", "b"], also=["confusion"])
     rows = fg.Examples(np.array(["a", "b"])[labels], rng.random((300, 2)))
     several = fg.evaluate({"all": rows}, task=classes)
-    assert len(several.plot().axes) == 2
+    assert len(several.plot().axes) == 4
     named = {"macro", "confusion_matrix", "top_k_accuracy"}
     assert named <= {*dir(several)}
     assert not named & {*dir(two)}

@@ -21,8 +21,8 @@ Gaps HistogramRound IdTable InputError InputWarning IntakeError LabelAuc LabelEr
 LedgerError LocalDP MulticlassTask MultilabelTask NoSignal PlanError PlanRefused PrCurve
 PrGainCurve PrGainDisplay PrecisionRecallDisplay PrivacyStatement PrivacyWarning ProtocolError
 Quantile Range RecordError ReliabilityDisplay ReportRefused ReportServer ResultWithheld RocCurve
-RocCurveDisplay ScoreFile ScoreHistogram ScoreSums ScoreTable SecureAggregation Signature Site
-SiteError Slice Trend TwoRound UndefinedMetric area_error diff encode_rows evaluate
+RocCurveDisplay ScoreFile ScoreHistogram ScoreQuery ScoreSums ScoreTable SecureAggregation Signature
+Site SiteError Slice Trend TwoRound UndefinedMetric area_error diff encode_rows evaluate
 evaluate_vertical exact_pr_curve exact_roc_curve plan_vertical planner read_trend
 """
 
