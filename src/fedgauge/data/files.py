@@ -42,6 +42,7 @@ _DELIMITERS: Final = {".csv": ",", ".tsv": "\t"}
 _DECIMALS: Final = (".", ",")
 _OTHER_DELIMITERS: Final = (";", "\t", "|", ",")
 _MOST_NAMES: Final = 30
+_MOST_LOOKED_INTO: Final = 100  # files, for an error message
 _MOST_COLUMNS: Final = 1 << 15
 # Of Parquet: rows that are all alike take hardly any bytes, and no scores are.
 _FEW_ROWS: Final = 1 << 24
@@ -182,7 +183,10 @@ def _start(path: Path) -> bytes:
     except FileNotFoundError:
         raise InputError("there is no such file. Check its name and folder.") from None
     except IsADirectoryError:
-        raise InputError("this is a folder. Name the files in it, e.g. with a * pattern.") from None
+        raise InputError(
+            "this is a folder. Name the files in it, e.g. with a * pattern, or pass it to "
+            "ScoreTable."
+        ) from None
     except OSError as error:
         more = " Rows are read more than once: save them to a file." * (
             error.strerror == NOT_REGULAR
@@ -726,9 +730,9 @@ def frame_of(source: Any) -> Any:
 
 def frame_batches(
     frame: Any, client: str, columns: NamedColumns
-) -> Iterator[tuple[NDArray[Any], Examples]]:
+) -> Iterator[tuple[pa.DictionaryArray, Examples]]:
     """Batches of examples, each with the name of every row's client."""
-    names = names_of(client, frame[client].to_native(), "client")
+    names = pa.array(names_of(client, frame[client].to_native(), "client")).dictionary_encode()
     for number, batch in enumerate(columns.frame_examples(frame).split(_BATCH_ROWS)):
         start = number * _BATCH_ROWS
         yield names[start : start + len(batch)], batch
@@ -869,9 +873,10 @@ class ScoreTable(RowSource):
     Parameters
     ----------
     source
-        A file, or several, as for :class:`ScoreFile`; or a data frame of pandas, polars or pyarrow.
-        Rows of a lazy frame (DuckDB, ibis, Polars, PySpark, Dask) stay where they are, as far as it
-        can count them itself.
+        A file, a folder, or several, with files as for :class:`ScoreFile`; below a folder
+        ``site=a`` all rows have ``a`` in the column ``site``. Or a data frame of pandas, polars or
+        pyarrow; a lazy one (DuckDB, ibis, Polars, PySpark, Dask) counts its rows itself where it
+        can.
     client
         The column of the client's name. Without one the table holds the rows of one client.
     label, score, group, subject, separator, decimal
@@ -903,9 +908,11 @@ class ScoreTable(RowSource):
         wanted = (*self._columns.all, *([] if client is None else [client]))
         self._frame, self._open = open_source(source, wanted, Dialect(separator, decimal))
         self._lazy: Any = self._open.get(FRAME)
+        is_frame = self._lazy is not None or self._frame is not None
+        self._called = FRAME if is_frame else ", ".join(map(str, paths_of(source)))
 
     def __str__(self) -> str:
-        return ", ".join(map(str, self._open)) or FRAME
+        return self._called
 
     def __call__(self) -> Iterator[Examples]:
         """The examples, batch after batch, whose client it is aside."""
@@ -937,7 +944,7 @@ class ScoreTable(RowSource):
         counted: AlikeRows | None = self._lazy.counted(labels[0], scores[0], ranks)
         return counted
 
-    def batches(self) -> Iterator[tuple[NDArray[Any], Examples]]:
+    def batches(self) -> Iterator[tuple[pa.DictionaryArray, Examples]]:
         """Batches of examples, each with the name of every row's client."""
         client = self._named_client()
         if self._frame is not None:
@@ -948,8 +955,7 @@ class ScoreTable(RowSource):
 
     def clients_of_lazy_frame(self) -> set[str]:
         """The names of all clients of a lazy frame."""
-        names: list[str] = self._names(self._lazy.distinct(self._named_client())).tolist()
-        return set(names)
+        return set(self._names(self._lazy.distinct(self._named_client())).to_pylist())
 
     def _named_client(self) -> str:
         if self._client is None:
@@ -959,25 +965,35 @@ class ScoreTable(RowSource):
             )
         return self._client
 
-    def _names(self, column: pa.Array) -> NDArray[Any]:
+    def _names(self, column: pa.Array) -> pa.DictionaryArray:
         if column.null_count:
             raise InputError(no_client(self._named_client(), f"{column.null_count:,} or more rows"))
         if pa.types.is_nested(column.type):
             raise InputError(no_names(self._named_client()))
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode()
-        names = np.array([str(name) for name in column.dictionary.to_pylist()], dtype=object)
-        chosen: NDArray[Any] = names[from_arrow(column.indices)]
-        return chosen
+        names = pa.array([str(name) for name in column.dictionary.to_pylist()], pa.string())
+        return pa.DictionaryArray.from_arrays(column.indices, names)
 
 
 def open_source(
     source: Any, wanted: Sequence[str], dialect: Dialect
 ) -> tuple[Any, dict[Path | str, Opener]]:
-    """The data frame, or how to open each file, or FRAME if it is lazy; refuses missing columns."""
+    """The data frame, or how to open each file, or FRAME if it is lazy; refuses missing columns.
+
+    Of a folder these are the files in it.
+    """
     frame = frame_of(source)
     if frame is None:
-        return None, {path: checked_opener(path, wanted, dialect) for path in paths_of(source)}
+        openers: dict[Path | str, Opener] = {}
+        for path in paths_of(source):
+            if path.is_dir():
+                from fedgauge.data.folders import open_folder
+
+                openers.update(open_folder(path, wanted, dialect))
+            else:
+                openers[path] = checked_opener(path, wanted, dialect)
+        return None, openers
     with located(FRAME):
         check_distinct(wanted)
         check_columns(wanted, frame.columns)
@@ -1021,8 +1037,8 @@ def some_labels(
 ) -> list[str] | None:
     """The labels in the first rows of files, in order; None for more than `most`, as rows have."""
     found: set[str] = set()
-    for path in map(Path, paths):
-        opener = checked_opener(path, (column,), Dialect(separator, "."))
+    _, openers = open_source(paths, (column,), Dialect(separator, "."))
+    for opener in itertools.islice(openers.values(), _MOST_LOOKED_INTO):
         table = opener({column: pa.string()}, lambda: None)
         for batch in itertools.islice(table.batches, 1):
             found.update(
