@@ -906,6 +906,8 @@ class ScoreTable(RowSource):
         self._client = client
         self._columns = NamedColumns.read(label, score, group, subject, decimal)
         wanted = (*self._columns.all, *([] if client is None else [client]))
+        if isinstance(source, Iterator):
+            source = list(source)
         self._frame, self._open = open_source(source, wanted, Dialect(separator, decimal))
         self._lazy: Any = self._open.get(FRAME)
         is_frame = self._lazy is not None or self._frame is not None
