@@ -20,13 +20,13 @@ from fedgauge.data.row_checks import ids_in
 from fedgauge.engines import contribution, participant
 from fedgauge.engines.exchange import Exchange, join, submit
 from fedgauge.engines.participant import STEPS
-from fedgauge.engines.site_rows import NamedRows
 from fedgauge.histograms.calibrator import Beta, Calibrator
 from fedgauge.keys import SigningKey
 from fedgauge.plan.explain import explain
 from fedgauge.plan.task import LabelTask
 from fedgauge.protocol import COORDINATOR as SENDER
 from fedgauge.secagg import Stage, SummationServer
+from fedgauge.site.rows import NamedRows
 from fedgauge.vertical.files import Bins, Roster, Totals, assignment_digest
 from fedgauge.vertical.label_party import ROW_KINDS, OwnLabels
 from poison import at, poison

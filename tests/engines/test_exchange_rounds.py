@@ -15,11 +15,11 @@ from refusals import refused
 import fedgauge as fg
 from fedgauge.engines.exchange import SECOND, Exchange, join
 from fedgauge.engines.participant import Participant
-from fedgauge.engines.site_rows import NamedRows
 from fedgauge.keys import key_to_text
 from fedgauge.secagg import Stage
 from fedgauge.site import Cost, add_approver
 from fedgauge.site.log import what_left
+from fedgauge.site.rows import NamedRows
 
 pytestmark = pytest.mark.usefixtures("few_redraws", "quick_disk")
 TWO = fg.TwoRound(6, share=0.4, coarse=fg.Axis.uniform(16, outside="clip"))
@@ -151,7 +151,7 @@ def test_classes_are_checked_before_the_first_round(folder, plan):
     named = [rows, "--label", "y", "--score", "p"]
     positives = int(np.loadtxt(rows, delimiter=",", skiprows=1)[:, 0].sum())
     assert f" {positives} positive" in command(world, A, "check", world.run, *named)
-    assert "takes the file of this site's rows" in command(world, A, "join", world.run, code=2)
+    assert "does not say which rows this site has" in command(world, A, "join", world.run, code=2)
     assert world.entries(A) == []
 
 

@@ -14,9 +14,9 @@ from rows import draw_client
 
 import fedgauge as fg
 from fedgauge.engines.participant import STEPS
-from fedgauge.engines.site_rows import NamedRows
 from fedgauge.secagg import Stage
 from fedgauge.site import add_witness
+from fedgauge.site.rows import NamedRows
 
 CLIENTS = {name: draw_client(60 + 10 * i, seed=i) for i, name in enumerate(NAMES)}
 EXACT = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(8, outside="clip"), fg.Cohort(3, 1))

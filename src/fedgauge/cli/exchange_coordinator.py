@@ -15,12 +15,12 @@ from fedgauge.engines.exchange import HOLDS_ONE, Exchange, Progress, knows, plac
 from fedgauge.engines.review import NAMED_BY, BudgetState, JoinedSession, Review
 from fedgauge.engines.review import approve as approve_as
 from fedgauge.engines.review import review as look_at
-from fedgauge.engines.site_rows import column_options
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan.explain import explain
 from fedgauge.secagg import Invitation, Stage
 from fedgauge.site import Site
 from fedgauge.site.ledger import total_of
+from fedgauge.site.rows import column_options
 from fedgauge.vertical.files import Totals, totals_for
 
 app = typer.Typer(

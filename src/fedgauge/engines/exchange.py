@@ -22,9 +22,10 @@ import msgspec
 from fedgauge import storage
 from fedgauge.data.examples import Data
 from fedgauge.data.row_checks import RowSummary
+from fedgauge.engines.findings import require_fit
 from fedgauge.engines.participant import NOT_JOINED, STEPS, Participant, judge_origin
-from fedgauge.engines.site_rows import NamedRows, Rows, read_note
-from fedgauge.errors import ExchangeError, FedgaugeError, InputError, PlanRefused, RecordError
+from fedgauge.engines.site_rows import Rows, read_note, rows_of
+from fedgauge.errors import ExchangeError, FedgaugeError, PlanRefused, RecordError
 from fedgauge.escaping import in_one_line
 from fedgauge.plan import EvaluationPlan
 from fedgauge.protocol import COORDINATOR, MOST_BYTES, Envelope
@@ -33,6 +34,7 @@ from fedgauge.results.record import Record
 from fedgauge.secagg import Invitation, Stage
 from fedgauge.secagg.evidence import Fault, File
 from fedgauge.site import Site
+from fedgauge.site.rows import NamedRows
 from fedgauge.storage import kind_of, read_regular, write_whole
 
 INVITATION: Final = "invitation.fgx"
@@ -475,8 +477,12 @@ def join(
     kinds: Sequence[type[Rows]] = (NamedRows,),
     tell: Callable[[str], None] = lambda _: None,
     show: Callable[[RowSummary], None] = lambda _: None,
+    anyway: bool = False,
 ) -> Path:
     """Answer an invitation, and remember which rows it is about; the file that was written.
+
+    Rows that look wrong are refused before anything is reserved or sent, and `tell` gets what was
+    found, unless the site file lets them join or its operator joins `anyway`.
 
     Joining again may name other rows as long as none were counted; those of an exact sum stay, and
     so do those of a second round, which are named at the first. Before an exact sum rows are read:
@@ -484,12 +490,18 @@ def join(
     """
     invitation = exchange.invitation()
     exchange.require_open(invitation)
-    rows = _rows_to_join(site, invitation, rows, kinds)
+    by_hand, rows = rows is not None, _rows_to_join(site, invitation, rows, kinds)
     told = _teller(invitation, rows, tell, show)
+
+    def check(plan: EvaluationPlan) -> None:
+        rows.check(plan, site)
+        if not anyway and invitation.follows is None:
+            require_fit(site, plan, rows, by_hand=by_hand, tell=tell)
+
     participant = Participant(
         site,
         lambda: rows.data(invitation.plan, site),
-        check=lambda plan: rows.check(plan, site),
+        check=check,
         show=told,
     )
     reply = participant.answer(invitation.data)
@@ -506,14 +518,14 @@ def join(
 def _rows_to_join(
     site: Site, invitation: Invitation, rows: Rows | None, kinds: Sequence[type[Rows]]
 ) -> Rows:
-    """The rows that were named; of a second round, those that were named at the first."""
-    if invitation.follows is None:
-        if rows is None:
-            raise InputError(
-                "joining takes the file of this site's rows. Name it, and its columns."
-            )
-        return rows
+    """The rows that were named, or that the site file declares; of a second round, the first's."""
     participant = Participant(site)
+    if invitation.follows is None:
+        before = _named_rows(participant, invitation, kinds)
+        if before is not None and rows in (None, before):
+            return before  # of the period in which it joined
+        judge_origin(site, invitation)  # before its plan is read
+        return rows_of(site, invitation.plan, rows)
     note = participant.recall(invitation.session) or participant.recall(invitation.follows)
     if note is None:
         raise ExchangeError(NOT_JOINED)

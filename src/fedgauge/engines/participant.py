@@ -388,7 +388,8 @@ class Participant:
             raise ExchangeError(NOT_JOINED) from None
         except OSError as error:
             raise SiteError(f"cannot read the state of a session: {error.strerror}.") from None
-        duties = SiteDuties(self._site, self._data, self._delivery, self._tell, self._show)
+        site = self._site.in_session(session)
+        duties = SiteDuties(site, self._data, self._delivery, self._tell, self._show)
         client = SummationClient.from_bytes(state, self._site.key, duties)
         duties.invitation, duties.setting = client.invitation, client.setting
         duties.noise_key = client.noise_key
@@ -487,19 +488,21 @@ class Participant:
         if self._path(invitation.session).exists():
             return self._join_again(invitation)
         plan = judge_invitation(self._site, invitation, of_model=self._delivery is not None)
+        site = self._site
         if invitation.follows is not None:
-            self._require_first(invitation, invitation.follows)
-        approver = self._approver(invitation)
+            site = site.in_session(invitation.follows)
+            self._require_first(site, invitation, invitation.follows)
+        approver = self._approver(site, invitation)
         self._check(plan)
         data, counted = (None, None) if plan.is_noisy else self._read(plan)
-        reply = self._reserved(invitation, plan, approver, data)
+        reply = self._reserved(site, invitation, plan, approver, data)
         if counted is not None and self._show is not None:  # after all else: it changes nothing
             say(self._show, counted)
         return reply
 
-    def _require_first(self, invitation: Invitation, first: bytes) -> None:
+    def _require_first(self, site: Site, invitation: Invitation, first: bytes) -> None:
         """Refuse a second round of what this site did not join, or gave up; reads no rows."""
-        check_ledger(self._site, invitation)
+        check_ledger(site, invitation)
         if self.session(first).setting != self._setting:
             raise ProtocolError(
                 "the second of two rounds came in another run, or with another config, than the "
@@ -514,6 +517,7 @@ class Participant:
 
     def _reserved(
         self,
+        site: Site,
         invitation: Invitation,
         plan: EvaluationPlan,
         approver: bytes | None,
@@ -525,7 +529,7 @@ class Participant:
             self._end_overdue()  # what they reserved may be what is missing
             if self._path(invitation.session).exists():
                 return self._join_again(invitation)
-            self._site.reserve(
+            site.reserve(
                 invitation.session,
                 plan,
                 roster=SumRoster(frozenset(invitation.members), invitation.needed),
@@ -536,7 +540,7 @@ class Participant:
             _require_latest(self._site, invitation.session, Stage.ADVERTISE, 0)
             if invitation.follows is not None:
                 self._take_up(invitation.follows, invitation.session)
-            duties = SiteDuties(self._site, self._data, self._delivery, self._tell, self._show)
+            duties = SiteDuties(site, self._data, self._delivery, self._tell, self._show)
             client = SummationClient.join(invitation, self._site.key, duties, setting=self._setting)
             self._store(client)
             reply = self._recorded(invitation.session, Stage.ADVERTISE, client.receive(request))
@@ -557,14 +561,14 @@ class Participant:
         self._site.ledger.record_sent(session, Departure.of(STEPS[stage], reply))
         return reply
 
-    def _approver(self, invitation: Invitation) -> bytes | None:
-        if not self._site.approvers:
+    def _approver(self, site: Site, invitation: Invitation) -> bytes | None:
+        if not site.approvers:
             return None
         if self._delivery is not None:
-            refuse_unread(self._site)
+            refuse_unread(site)
         # Of two rounds the first is approved of.
         evaluation = invitation.follows or invitation.session
-        return require_approval(self._site, evaluation, invitation.plan)
+        return require_approval(site, evaluation, invitation.plan)
 
     def _read(self, plan: EvaluationPlan) -> tuple[Fingerprint | None, RowSummary | None]:
         """The rows of an exact sum, where no model is needed to have them.

@@ -1,24 +1,18 @@
-"""Which rows a site's operator named, in an evaluation by files."""
+"""The rows of a site in an evaluation by files, and its note of which they were."""
 
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Protocol
 
 import msgspec
 
 from fedgauge.data.examples import Data
-from fedgauge.data.files import LabelColumns, ScoreColumns, ScoreFile, column_names, list_columns
 from fedgauge.data.row_checks import RowSummary
-from fedgauge.errors import ExchangeError, InputError
+from fedgauge.errors import ExchangeError, InputError, located
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.task import AnyTask, MeasuredTask, listed, measured_by
 from fedgauge.site import Site
+from fedgauge.site.rows import NamedRows
 from fedgauge.storage import MALFORMED
-
-_MOST_SHOWN: Final = 5  # names in an option, as an example
-_REPEATED: Final = ("--model-score", "--group")
 
 
 class Rows(Protocol):
@@ -42,196 +36,6 @@ class Rows(Protocol):
         """What is wrong with the rows, as far as they were counted; each names the file."""
 
 
-class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Where a site's rows are, as its operator named them when joining.
-
-    Names are those of the plan: `classes` has the column of scores of each class or label, `models`
-    the columns of each model, in the order of the plan's classes, and `groups` the column of a
-    grouping, unless that has the grouping's name. With several labels a row `label` has the column
-    of each.
-    """
-
-    path: str
-    label: str | dict[str, str]
-    score: str = ""
-    subject: str | None = None
-    separator: str | None = None
-    decimal: str = "."
-    classes: dict[str, str] = {}
-    models: dict[str, tuple[str, ...]] = {}
-    groups: dict[str, str] = {}
-
-    def file(self, plan: EvaluationPlan) -> ScoreFile:
-        """The file, if it and the columns that a plan asks for are there."""
-        label, score, group = self.by_task(plan.task)
-        return ScoreFile(
-            self.path,
-            label=label,
-            score=score,
-            group=group,
-            subject=self.subject,
-            separator=self.separator,
-            decimal=self.decimal,
-        )
-
-    def by_task(self, task: AnyTask) -> tuple[LabelColumns, ScoreColumns, dict[str, str]]:
-        """The columns of labels, scores and groups, in the order of a task."""
-        task = measured_by(task)
-        return self._labels(task), self._scores(task), self._groups(task)
-
-    def check(self, plan: EvaluationPlan, site: Site) -> None:
-        """Refuse, before anything is spent, a file that cannot be counted under a plan."""
-        del site  # any site's
-        self.checked(plan)
-
-    def checked(self, plan: EvaluationPlan) -> ScoreFile:
-        """The file, unless it cannot be counted under a plan; reads its first rows."""
-        if plan.task.of_labels:
-            raise InputError(
-                "the plan is for labels apart from scores. Name the column of ids, and the bins "
-                "that this site was sent: --id COLUMN --bins FILE."
-            )
-        self._check_groups(measured_by(plan.task))
-        file = self.file(plan)
-        file.check()
-        cap = plan.privacy.unit_cap
-        if cap is not None and cap.unit == "subject" and self.subject is None:
-            raise InputError(
-                "the plan protects subjects, so each row needs the id of its subject. Name its "
-                "column with --subject."
-            )
-        return file
-
-    def _check_groups(self, task: MeasuredTask) -> None:
-        """Refuse a file without a column that nobody named but the plan."""
-        groups = self._groups(task)
-        unnamed = [name for name in groups if name not in self.groups]
-        if not unnamed:
-            return
-        present = column_names(Path(self.path), separator=self.separator, decimal=self.decimal)
-        missing = [name for name in unnamed if name not in present]
-        if missing:
-            raise InputError(
-                f"{self.path}: the plan has groups by {listed(missing)}, and there is no column of "
-                f"that name. Name it: {_options('--group', missing)}. {list_columns(present)}"
-            )
-
-    def _labels(self, task: MeasuredTask) -> str | list[str]:
-        if task.layout.labels > 1:
-            if isinstance(self.label, str):
-                raise InputError(
-                    "the plan has several labels a row. Name the column of each: "
-                    f"{_options('--label', task.labels_told)}."
-                )
-            return list(_by_name("--label", self.label, task.labels_told))
-        if not isinstance(self.label, str):
-            raise InputError("the plan has one label a row. Name its column: --label COLUMN.")
-        return self.label
-
-    def _scores(self, task: MeasuredTask) -> str | list[str] | dict[str, list[str]]:
-        models = task.layout.models
-        names = tuple(filter(None, task.labels_told))
-        if models:
-            given = _by_name("--model-score", self.models, models, task.layout.scores)
-            if any(len(columns) != task.layout.scores for columns in given):
-                wanted = f"{len(names)} columns, of {listed(names)}" if names else "one column"
-                raise InputError(f"--model-score takes for each model {wanted}.")
-            return dict(zip(models, map(list, given), strict=True))
-        if self.models:
-            raise InputError("the plan is of one model. Leave out --model-score.")
-        if names:
-            return list(_by_name("--class-scores", self.classes, names))
-        if not self.score:
-            raise InputError("the plan has one score a row. Name its column: --score COLUMN.")
-        return self.score
-
-    def _groups(self, task: MeasuredTask) -> dict[str, str]:
-        names = [name for name, _ in task.layout.groups]
-        other = [name for name in self.groups if name not in names]
-        if other:
-            has = f"It has: {listed(names)}" if names else "It has none: leave out --group"
-            raise InputError(f"the plan has no groups by {listed(other)}. {has}.")
-        return {name: self.groups.get(name, name) for name in names}
-
-    @property
-    def columns(self) -> str:
-        """The columns in words."""
-        label = self.label if isinstance(self.label, str) else _pairs(self.label)
-        models = {name: "/".join(columns) for name, columns in self.models.items()}
-        score = self.score or _pairs(models or self.classes)
-        groups = f", groups {_pairs(self.groups)}" if self.groups else ""
-        return f"label {label}, score {score}{groups}"
-
-    def data(self, plan: EvaluationPlan, site: Site) -> Data:
-        """The rows."""
-        del site  # the same for all
-        return self.file(plan)
-
-    def warnings(self, counted: RowSummary, plan: EvaluationPlan) -> list[str]:
-        """What is wrong with the rows, as far as they were counted; each names the file."""
-        axis = plan.axis
-        told = counted.warnings(
-            plan.task.positive,
-            axis.low,
-            axis.high,
-            exact=not plan.is_noisy,
-            clips=axis.outside == "clip",
-        )
-        return [f"{self.path}: {sentence}" for sentence in told]
-
-
-T = TypeVar("T")
-
-
-def _by_name(
-    option: str, given: Mapping[str, T], names: Sequence[str | None], columns: int = 1
-) -> list[T]:
-    """What is named for each of the plan's names, in its order: so many columns each."""
-    other = [name for name in given if name not in names]
-    missing = [name for name in names if name not in given]
-    if not (other or missing):
-        return [given[str(name)] for name in names]
-    told = "" if not given else f"{option} lacks {listed(missing)}, and "
-    if other:
-        told = f"{option} names {listed(other)}, and "
-    raise InputError(
-        f"{told}the plan has {listed(names)}. Name their columns: "
-        f"{_options(option, names, columns)}."
-    )
-
-
-def column_options(task: AnyTask) -> str:
-    """The options by which an operator names the columns of a plan's rows, as they are typed.
-
-    >>> from fedgauge.plan import BinaryTask
-    >>> column_options(BinaryTask(models=["new", "old"], groups={"sex": ["women"]}))
-    '--label COLUMN --model-score new=COLUMN --model-score old=COLUMN --group sex=COLUMN'
-    """
-    task = measured_by(task)
-    layout = task.layout
-    names = tuple(filter(None, task.labels_told))
-    label = _options("--label", names) if layout.labels > 1 else "--label COLUMN"
-    score = _options("--class-scores", names) if names else "--score COLUMN"
-    if layout.models:
-        score = _options("--model-score", layout.models, layout.scores)
-    groups = _options("--group", [name for name, _ in layout.groups])
-    return " ".join(filter(None, (label, score, groups)))
-
-
-def _options(option: str, names: Sequence[str | None], columns: int = 1) -> str:
-    """An option, with the names that it takes, and so many columns for each."""
-    each = ",".join(["COLUMN"] * min(columns, _MOST_SHOWN) + ["..."] * (columns > _MOST_SHOWN))
-    shown = [f"{name}={each}" for name in names[:_MOST_SHOWN]]
-    more = "..." if len(names) > _MOST_SHOWN else ""
-    if option in _REPEATED:
-        return " ".join([f"{option} {shlex.quote(each)}" for each in shown] + [more] * bool(more))
-    return f"{option} {shlex.quote(','.join([*shown, *filter(None, [more])]))}"
-
-
-def _pairs(named: Mapping[str, str]) -> str:
-    return ", ".join(f"{name}={column}" for name, column in named.items())
-
-
 def read_note(note: bytes, kinds: Sequence[type[Rows]] = (NamedRows,)) -> Rows:
     """Rows of one of these kinds, as they were noted when a site joined."""
     for kind in kinds:
@@ -241,3 +45,27 @@ def read_note(note: bytes, kinds: Sequence[type[Rows]] = (NamedRows,)) -> Rows:
         "this site's record of which rows it joined with is damaged. Abandon this evaluation and "
         "join a new one."
     )
+
+
+def rows_of(site: Site, plan: EvaluationPlan, rows: Rows | None) -> Rows:
+    """The rows that were named or, where none were, those that the site file declares."""
+    if rows is None:
+        return declared_rows(site, plan)
+    if site.has_periods and rows != declared_rows(site, plan):
+        site.refuse_by_hand(f"rows of {rows.path}")
+    return rows
+
+
+def declared_rows(site: Site, plan: EvaluationPlan) -> NamedRows:
+    """The rows that a site file declares, with the columns that a plan asks for; reads none."""
+    if site.data is None:
+        raise InputError(
+            f"{site.path} does not say which rows this site has. Name the file and its columns, or "
+            "declare them there, in a table [data]."
+        )
+    site.require_in_place(site.data.path)
+    rows = site.data.narrowed(plan)
+    if not plan.task.of_labels:
+        with located(f"[data] in {site.path} does not fit the plan"):
+            rows.by_task(plan.task)
+    return rows

@@ -4,13 +4,14 @@ import math
 import os
 import re
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
-from typing import Final, Self, get_args
+from typing import Final, Literal, Self, get_args
 
 import msgspec
 
 from fedgauge.data.examples import Label, meaning
-from fedgauge.errors import PlanRefused, SiteError
+from fedgauge.errors import PlanRefused, SiteError, located
 from fedgauge.keys import is_anybodys, key_from_text
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.limits import check_bins, has_long_keys
@@ -18,6 +19,7 @@ from fedgauge.plan.task import Task, measured_by, quoted
 from fedgauge.privacy import AnyPrivacyModel, DistributedDP, SecureAggregation
 from fedgauge.privacy.models import tag_of
 from fedgauge.site.ledger_entries import Cost
+from fedgauge.site.rows import NamedRows
 from fedgauge.storage import bounded, faults, open_regular, require_own
 
 LEAST_COHORT: Final = 3
@@ -56,6 +58,9 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     budget_epsilon: float = 3.0
     budget_delta: float = 1e-5
     mix_exact: bool = False  # whether exact sums and differential privacy may meet on one dataset
+    # Whether this site joins with rows that look wrong to it, such as reversed labels, or stops
+    # before it does and asks its operator.
+    findings: Literal["stop", "join"] = "stop"
     # After so many an evaluation is given up: its keys are deleted, and what it reserved comes back
     # where nothing was counted.
     session_days: int = 30
@@ -157,6 +162,7 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ledger: str
     witness: str | None = None
     policy: Policy = msgspec.field(default_factory=Policy)
+    data: NamedRows | None = None
     coordinators: tuple[Party, ...] = ()
     peers: tuple[Party, ...] = ()
     approvers: tuple[Party, ...] = ()
@@ -168,6 +174,37 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             path = getattr(self, name)
             if path is not None and (not path or "\0" in path):
                 raise SiteError(f"{name} must be the path of a file.")
+        if self.data is not None:
+            with located("[data]"):
+                self._check_data(self.data)
+
+    def _check_data(self, data: NamedRows) -> None:
+        if not data.path or "\0" in data.path:
+            raise SiteError("path must be that of a file.")
+        if data.positive_rate is not None and not 0 < data.positive_rate < 1:
+            raise SiteError(f"positive_rate must be between 0 and 1, got {data.positive_rate!r}.")
+        period = data.pattern.period
+        if data.periods is not None and not period:
+            raise SiteError(
+                "periods are stated, and the path is the same in all of them. Leave periods out, "
+                "or name files by period: scores/{year}-W{week}.csv."
+            )
+        if data.periods is not None:
+            check_name("dataset, with a period,", self.dataset_on(date.max))
+
+    def dataset_on(self, day: date) -> str:
+        """What budgets are about on a day: a period alone where the file says that all differ."""
+        if self.data is None or self.data.periods is None:
+            return self.dataset
+        _, period = self.data.pattern.on(day)
+        return f"{self.dataset}-{period}"
+
+    def has_period(self, dataset: str) -> bool:
+        """Whether this is the name of a period of its data."""
+        if self.data is None or self.data.periods is None:
+            return False
+        start = f"{self.dataset}-"
+        return dataset.startswith(start) and self.data.pattern.names(dataset.removeprefix(start))
 
     @classmethod
     def from_text(cls, text: str) -> Self:

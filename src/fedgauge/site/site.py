@@ -3,7 +3,8 @@
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +17,7 @@ from fedgauge.data.fingerprint import Fingerprint
 from fedgauge.errors import PlanError, PlanRefused, SiteError, located
 from fedgauge.keys import SigningKey, key_from_text, key_to_text, verify
 from fedgauge.plan import EvaluationPlan
+from fedgauge.plan import plan as plans
 from fedgauge.plan.rounds import NO_SUM_ALONE, NO_SUM_OF_FLIPS
 from fedgauge.site.exact_sums import ExactRules, ExactSum
 from fedgauge.site.ledger import Ledger
@@ -30,6 +32,7 @@ from fedgauge.site.policy import (
     judge_slices,
     read_site_file,
 )
+from fedgauge.site.rows import NamedRows
 from fedgauge.storage import MALFORMED, read_bounded
 
 _NO_UNIT: Final = "-"  # an exact sum protects no unit
@@ -62,6 +65,11 @@ class Site:
         The site file.
     key_path, ledger_path, witness_path
         The files it names; a witness only where it does.
+    data
+        The rows that the file declares; None where it declares none. Where they come in periods,
+        those of the last period that is over.
+    written
+        The file itself.
 
     Examples
     --------
@@ -83,7 +91,9 @@ class Site:
     path: Path
     key_path: Path = field(repr=False)
     ledger_path: Path = field(repr=False)
-    witness_path: Path | None = field(default=None, repr=False)
+    witness_path: Path | None = field(repr=False)
+    data: NamedRows | None = field(repr=False)
+    written: SiteFile = field(repr=False)
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Self:
@@ -111,6 +121,8 @@ class Site:
         return cls(
             name=file.name,
             dataset=file.dataset,
+            data=None,
+            written=file,
             key=key,
             policy=file.policy,
             peers=MappingProxyType(peers),
@@ -120,7 +132,41 @@ class Site:
             key_path=key_path,
             ledger_path=path.parent / file.ledger,
             witness_path=witness_path,
-        )
+        ).on(plans.now().date())
+
+    def on(self, day: date) -> Self:
+        """The site with the rows of the last period that was over before a day, in UTC.
+
+        The dataset is that period's where the site file says that periods are disjoint.
+        """
+        file = self.written
+        rows = None if file.data is None else file.data.on(day, self.folder)
+        return replace(self, data=rows, dataset=file.dataset_on(day))
+
+    def in_session(self, session: bytes) -> Self:
+        """The site with the dataset that it joined a session with, maybe in an earlier period."""
+        if not self.has_periods:  # before the ledger is read
+            return self
+        spend = self.ledger.sessions().get(session)
+        if spend is None or not self.written.has_period(spend.account.dataset):
+            return self
+        return replace(self, dataset=spend.account.dataset)
+
+    @property
+    def has_periods(self) -> bool:
+        """Whether each period of its data has a budget of its own."""
+        return self.written.data is not None and self.written.data.periods is not None
+
+    def require_in_place(self, path: str) -> None:
+        """Refuse a file of a period that is a link out of the folder of all periods."""
+        data = self.written.data
+        if data is None or not data.pattern.period:
+            return
+        folder = self.folder / data.pattern.folder
+        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
+            raise SiteError(
+                f"{path} lies outside {folder}, or is a link out of it. Put the file there."
+            )
 
     @property
     def fingerprint_key(self) -> bytes:
@@ -215,10 +261,20 @@ class Site:
                 "this site requires each evaluation to be approved (approvers), and nobody can "
                 f"approve of {what}: there is no invitation to sign. Take part in sums instead."
             )
+        self.refuse_by_hand(what)
         plan.check_time()
         self._judge_privacy(plan)
         judge_slices(self.policy, plan)
         judge_promise(plan)
+
+    def refuse_by_hand(self, what: str) -> None:
+        """Refuse rows that are not those of `[data]`, where each period has a budget of its own."""
+        if self.has_periods:
+            raise PlanRefused(
+                f"each period of this site's data has a budget of its own (periods), and {what} "
+                "would be charged to a period whose rows they need not be. Take part with the rows "
+                f"that [data] in {self.path.name} declares, or leave out periods there."
+            )
 
     def _judge_exact(self, plan: EvaluationPlan, *, of_model: bool) -> None:
         """Refuse exact sums by which whoever chooses the plan or the model could single out."""
