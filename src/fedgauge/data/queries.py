@@ -125,17 +125,15 @@ class ScoreQuery(RowSource):
 
     def check(self) -> None:
         """Refuse columns that are not there or, where the driver names types, of a wrong type."""
-        with (
-            located(_QUERY),
-            self._connected() as connection,
-            _run(connection, self._query) as cursor,
-        ):
+        with located(_QUERY), self._connected() as connection:
             _refuse_strict(connection)
-            names = _names(cursor)
-            reader = _arrow_reader(cursor)
-            columns = self._columns(names)
-            if reader is not None:
-                check_schema(_stored(reader.schema.empty_table()).schema, columns)
+            with _run(connection, self._query) as cursor:
+                reader = _arrow_reader(cursor)
+                columns = self._columns(_names(cursor) if reader is None else reader.schema.names)
+                if reader is not None:
+                    check_schema(_stored_types(reader.schema), columns)
+            if self._inside:
+                self._checked_inside(connection)
 
     def counted(self, ranks: Ranks) -> AlikeRows | None:
         """The rows, counted in the database, if that was asked for and is possible."""
@@ -145,17 +143,13 @@ class ScoreQuery(RowSource):
             return self._counted_by(connection, ranks)
 
     def _counted_by(self, connection: Any, ranks: Ranks) -> AlikeRows | None:
-        none = f"select * from (\n{self._query}\n) as scores where false"  # noqa: S608  (its own)
-        with _run(connection, none) as cursor:
-            names, kinds = _names(cursor), [each[1] for each in cursor.description]
+        names = self._checked_inside(connection)
         columns = self._columns(names)
         if (len(columns.labels), len(columns.numbers)) != (1, 1):
             return None
-        [label], [score] = columns.labels, columns.numbers
-        if not _is_exact(kinds[names.index(score)]):
-            return None
-        places = names.index(label), names.index(score), len(names)
-        with _run(connection, counting_query(self._query, ranks, *places), _NOT_INSIDE) as cursor:
+        label, score = (names.index(name) for name in (*columns.labels, *columns.numbers))
+        query = counting_query(self._query, ranks, label, score, len(names))
+        with _run(connection, query, _NOT_INSIDE) as cursor:
             found = cursor.fetchall()
         rank, labels, times = zip(*found, strict=True) if found else ((), (), ())
         return AlikeRows(
@@ -163,6 +157,19 @@ class ScoreQuery(RowSource):
             np.array([ranks.rank_of_missing if each is None else each for each in rank], np.int64),
             np.array(times, dtype=np.int64),
         )
+
+    def _checked_inside(self, connection: Any) -> list[str]:
+        """The names of columns; refuses scores whose cast to floats can fail, or is not exact."""
+        none = f"select * from (\n{self._query}\n) as scores where false"  # noqa: S608  (its own)
+        with _run(connection, none) as cursor:
+            names, kinds = _names(cursor), [each[1] for each in cursor.description]
+        for score in self._columns(names).numbers:
+            if not _is_exact(kinds[names.index(score)]):
+                raise InputError(
+                    f"column {score!r} is of no whole or floating type of PostgreSQL, so it is not "
+                    "counted inside. Cast it in the query, or leave inside=True out."
+                )
+        return names
 
     def _columns(self, names: Sequence[str]) -> NamedColumns:
         """The columns that examples are made of; refuses those that are not there."""
@@ -178,18 +185,19 @@ class ScoreQuery(RowSource):
         return NamedColumns.read(names[0], names[1])
 
     def _batches(self, *, leniently: bool = False) -> Iterator[tuple[NamedColumns, Rows]]:
-        with self._connected() as connection, _run(connection, self._query) as cursor:
+        with self._connected() as connection:
             if leniently:
-                _refuse_strict(connection)
-            reader = _arrow_reader(cursor)
-            names = _names(cursor) if reader is None else reader.schema.names
-            columns = self._columns(names)
-            if reader is not None:
-                for batch in reader:
-                    yield columns, _stored(batch)
-            else:
-                while rows := cursor.fetchmany(_BATCH_ROWS):
-                    yield columns, _by_column(cursor, names, rows)
+                _refuse_strict(connection)  # first: PostgreSQL answers nothing while it sends rows
+            with _run(connection, self._query) as cursor:
+                reader = _arrow_reader(cursor)
+                names = _names(cursor) if reader is None else reader.schema.names
+                columns = self._columns(names)
+                if reader is not None:
+                    for batch in reader:
+                        yield columns, _stored(batch)
+                else:
+                    while rows := cursor.fetchmany(_BATCH_ROWS):
+                        yield columns, _by_column(cursor, names, rows)
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:
@@ -283,7 +291,12 @@ def _arrow_reader(cursor: Any) -> Any:
     return None
 
 
-def _stored(batch: Any) -> Any:
+def _stored_types(schema: pa.Schema) -> pa.Schema:
+    kinds = (getattr(kind, "storage_type", kind) for kind in schema.types)
+    return pa.schema(zip(schema.names, kinds, strict=True))
+
+
+def _stored(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The same, with values of types that are unknown to Arrow as they were sent."""
     for place, column in enumerate(batch.columns):
         if isinstance(column.type, pa.BaseExtensionType):
