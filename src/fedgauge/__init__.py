@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from fedgauge.data.files import ScoreFile, ScoreTable
     from fedgauge.data.ids import IdTable
     from fedgauge.data.queries import ScoreQuery
+    from fedgauge.engines.contribution import count
     from fedgauge.engines.simulation import evaluate
     from fedgauge.estimation.distribution import Aligned, Quantile, Range
     from fedgauge.histograms.axis import Axis
@@ -180,6 +181,7 @@ __all__ = [
     "TwoRound",
     "UndefinedMetric",
     "area_error",
+    "count",
     "diff",
     "encode_rows",
     "evaluate",
@@ -198,6 +200,7 @@ _HOMES: Final = {
     "data.files": "ScoreFile ScoreTable",
     "data.ids": "IdTable",
     "data.queries": "ScoreQuery",
+    "engines.contribution": "count",
     "engines.simulation": "evaluate",
     "estimation.distribution": "Aligned Quantile Range",
     "histograms.axis": "Axis",

@@ -18,12 +18,12 @@ CohortTooSmall Comparison ComparisonDisplay ConfusionMatrix ConfusionMatrixDispl
 DecisionCurve DecisionCurveDisplay DetCurve DetCurveDisplay Differences DistributedDP Estimate
 Evaluation EvaluationPlan Examples ExchangeError FedgaugeError GainCurve GainDisplay Gap GapDisplay
 Gaps HistogramRound IdTable InputError InputWarning IntakeError LabelAuc LabelError LabelOutlook
-LedgerError LocalDP MulticlassTask MultilabelTask NoSignal PlanError PlanRefused PrCurve
-PrGainCurve PrGainDisplay PrecisionRecallDisplay PrivacyStatement PrivacyWarning ProtocolError
-Quantile Range RecordError ReliabilityDisplay ReportRefused ReportServer ResultWithheld RocCurve
-RocCurveDisplay ScoreFile ScoreHistogram ScoreQuery ScoreSums ScoreTable SecureAggregation Signature
-Site SiteError Slice Trend TwoRound UndefinedMetric area_error diff encode_rows evaluate
-evaluate_vertical exact_pr_curve exact_roc_curve plan_vertical planner read_trend
+LedgerError LocalDP MulticlassTask MultilabelTask NoSignal PlanError PlanRefused PrCurve PrGainCurve
+PrGainDisplay PrecisionRecallDisplay PrivacyStatement PrivacyWarning ProtocolError Quantile Range
+RecordError ReliabilityDisplay ReportRefused ReportServer ResultWithheld RocCurve RocCurveDisplay
+ScoreFile ScoreHistogram ScoreQuery ScoreSums ScoreTable SecureAggregation Signature Site SiteError
+Slice Trend TwoRound UndefinedMetric area_error count diff encode_rows evaluate evaluate_vertical
+exact_pr_curve exact_roc_curve plan_vertical planner read_trend
 """
 
 

@@ -17,6 +17,7 @@ from fedgauge.storage import read_bounded
 
 if TYPE_CHECKING:
     from fedgauge.cli.options import DialectOptions
+    from fedgauge.data.examples import RowSource
     from fedgauge.data.files import PlacedColumn
     from fedgauge.plan.task import MeasuredTask, ScoredTask
 
@@ -96,12 +97,12 @@ class ClientFiles:
             labels=labels,
         )
 
-    def of_task(self, task: MeasuredTask) -> dict[str, fg.ScoreFile]:
+    def of_task(self, task: MeasuredTask) -> dict[str, RowSource]:
         """The data of each client."""
         from fedgauge.data.files import refuse_repeated_files
 
         refuse_repeated_files([rows.path for rows in self._clients.values()])
-        made: dict[str, fg.ScoreFile] = {}
+        made: dict[str, RowSource] = {}
         for name, rows in self._clients.items():
             with located(f"client {name!r}"):
                 made[name] = rows.of_task(task)

@@ -49,6 +49,7 @@ from fedgauge.cli.terminal import (
 from fedgauge.plan.task import measured_by
 
 if TYPE_CHECKING:
+    from fedgauge.data.examples import RowSource
     from fedgauge.plan.task import MeasuredTask
     from fedgauge.privacy import PrivacyModel
 
@@ -260,7 +261,7 @@ def _design(
     return design, task, where
 
 
-def _say_dropped(clients: fg.ScoreTable | Mapping[str, fg.ScoreFile]) -> None:
+def _say_dropped(clients: fg.ScoreTable | Mapping[str, RowSource]) -> None:
     """How many rows were left out: for whoever holds them, and in no result."""
     for source in (clients,) if isinstance(clients, fg.ScoreTable) else clients.values():
         if source.dropped:

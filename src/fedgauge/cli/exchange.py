@@ -1,7 +1,7 @@
 """`exchange` for sites: one command for each step, and how an operator names rows."""
 
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -43,6 +43,7 @@ from fedgauge.site.rows import NamedRows
 from fedgauge.vertical.label_party import ROW_KINDS, NamedLabels
 
 FILE = "CSV, TSV (also .gz) or Parquet of labels and scores, or of labels and ids."
+_DECLARED = r"\[default: as the site file says]"
 _USUAL = "run file label score site_file quiet"
 LABEL = "Column of the true label. For several labels a row: fever=y1,cough=y2."
 
@@ -177,7 +178,7 @@ class SiteColumns(ScoredColumns):
             if not is_enough:
                 raise InputError(
                     "a file needs --label and --score, or --label, --id and --bins. If it was "
-                    "named before, leave it out."
+                    "named before, or in the site file, leave it out."
                 )
             return self.rows(file)
         if self != SiteColumns():
@@ -187,21 +188,14 @@ class SiteColumns(ScoredColumns):
         return None
 
 
-@dataclass(frozen=True, kw_only=True)
-class FirstColumns(SiteColumns):
-    """The same where nothing was named before."""
-
-    label: Annotated[str, typer.Option(help=LABEL)] = field()
-
-
 @app.command(rich_help_panel="Site")
 @command(by_plan=True, usual=_USUAL)
 def check(
     run: Run,
-    file: Annotated[Path, typer.Argument(help=FILE)],
+    file: Annotated[Path | None, typer.Argument(help=rf"{FILE} {_DECLARED}")] = None,
     site_file: SiteOption = HERE,
     *,
-    columns: FirstColumns,
+    columns: SiteColumns,
 ) -> None:
     """Site, before it joins: check the plan against the site file, and rows against the plan.
 
@@ -209,14 +203,15 @@ def check(
     code 1 if the site would not join, or would stop.
 
     Examples:
+      fedgauge exchange check /shared/run-1
       fedgauge exchange check /shared/run-1 scores.csv --label y --score p
       fedgauge exchange check run-1 scores.csv --label y --score p --group sex=gender
       fedgauge exchange check /shared/run-1 bought.csv --label bought --id user --bins shop-a.bins
     """
     site = Site.from_toml(site_file)
-    rows = columns.rows(file)
+    rows = columns.or_before(file, is_enough=columns.label is not None)
     seen = with_progress(lambda: rehearse(Exchange(run, site), site, rows))
-    _say_rehearsal(seen, site, rows)
+    _say_rehearsal(seen, site)
     for told in seen.warnings:
         warn(told)
     if not seen.is_well:
@@ -228,19 +223,25 @@ def check(
 def join(
     run: Run,
     file: Annotated[
-        Path | None, typer.Argument(help=rf"{FILE} \[default, in a second round: as in the first]")
+        Path | None,
+        typer.Argument(help=rf"{FILE} {_DECLARED[:-1]}; in a second round, as in the first]"),
     ] = None,
     site_file: SiteOption = HERE,
     *,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Join with rows that look wrong, too.")
+    ] = False,
     columns: SiteColumns,
 ) -> None:
     """Site, round 1: check the plan and the file, reserve the budget, send new keys.
 
-    `exchange check` shows beforehand what it would cost and what would be counted. Join the second
-    of two rounds without a file: it uses the rows of the first and costs nothing more.
+    `exchange check` shows beforehand what it would cost and what would be counted. If the rows look
+    wrong, this stops before anything is sent or reserved. Join the second of two rounds without a
+    file: it uses the rows of the first and costs nothing more.
 
     Examples:
       fedgauge exchange join /shared/run-1 scores.csv --label y --score p
+      fedgauge exchange join /shared/run-1 --anyway
       fedgauge exchange join run-1 export.csv --label y --score p --separator ';' --decimal ,
       fedgauge exchange join run-1 pets.csv --label kind --class-scores cat=p1,dog=p2
       fedgauge exchange join run-1 both.csv --label y --model-score new=p2 --model-score old=p1
@@ -253,7 +254,9 @@ def join(
     # What goes with a label the plan says, and whoever reads it tells what is missing.
     rows = columns.or_before(file, is_enough=columns.label is not None)
     path = with_progress(
-        lambda: join_with(exchange, site, rows, kinds=ROW_KINDS, tell=warn, show=seen.append)
+        lambda: join_with(
+            exchange, site, rows, kinds=ROW_KINDS, tell=warn, show=seen.append, anyway=anyway
+        )
     )
     plan = exchange.invitation().plan
     for told in exchange.in_the_way:
@@ -438,7 +441,7 @@ def _answer(run: Path, site_file: Path, stage: Stage) -> None:
     screen.print(f"Answered: {path}")
 
 
-def _say_rehearsal(seen: Rehearsal, site: Site, rows: Rows) -> None:
+def _say_rehearsal(seen: Rehearsal, site: Site) -> None:
     asked = seen.review
     refused = asked.refusal or seen.refusal
     lines = [
@@ -449,12 +452,16 @@ def _say_rehearsal(seen: Rehearsal, site: Site, rows: Rows) -> None:
         lines.append(budget_in_words(asked.budget, asked.joined, site))
     if site.approvers and asked.approver is None:
         lines.append("An approver signs first: fedgauge exchange review")
-    if seen.counted is not None:
-        lines.append(f"{rows.path} would count as {seen.counted.in_words}")
+    if seen.judged is not None:
+        lines.append(f"{seen.judged.path} would count as {seen.judged.counted.in_words}")
+        if seen.judged.figures:
+            lines.append(f"  at this site alone: {seen.judged.figures}")
     if seen.refusal is not None:
         lines.append(f"These rows would be refused: {as_planned(seen.refusal)}")
     lines.append("Nothing was sent or reserved. This describes rows: keep it at this site.")
-    if refused is None and asked.joined is None:
+    if seen.stops:
+        lines.append("This site stops before it joins (findings), unless it joins with --anyway.")
+    elif refused is None and asked.joined is None:
         stands = (
             " but the warnings above apply, and an input cannot be changed once it is submitted"
             if seen.warnings

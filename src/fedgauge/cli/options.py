@@ -344,18 +344,20 @@ def make_clients(
     columns["drop_missing"] = drop_missing
     if client is not None:
         return fg.ScoreTable(files, client=client, **columns)
-    from fedgauge.data.files import refuse_repeated_files
+    from fedgauge.data.files import name_of, refuse_repeated_files
 
     refuse_repeated_files(files)
-    clients: dict[str, fg.ScoreFile] = {}
+    clients: dict[str, fg.ScoreFile | fg.ScoreTable] = {}
     for path in files:
-        file = fg.ScoreFile(path, **columns)
-        if file.name in clients:
+        is_folder = path.is_dir()
+        file = (fg.ScoreTable if is_folder else fg.ScoreFile)(path, **columns)
+        name = path.name.rpartition("=")[2] if is_folder else name_of(path)
+        if name in clients:
             raise fg.InputError(
-                f"two files make a client named {file.name!r}: {clients[file.name].path} and "
-                f"{path}. Rename one, or name a client column with --client."
+                f"two files make a client named {name!r}: {clients[name]} and {path}. Rename one, "
+                "or name a client column with --client."
             )
-        clients[file.name] = file
+        clients[name] = file
     return clients
 
 

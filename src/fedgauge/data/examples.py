@@ -204,7 +204,7 @@ class Ranks(Protocol):
     def rank_of_missing(self) -> int:
         """The rank of NaN and of a score that is missing."""
 
-    def rank(self, score: Any) -> Any:
+    def rank(self, score: Any, literal: Callable[[float], Any]) -> Any:
         """The rank of a column, as an expression of narwhals; None where that is too long."""
 
 

@@ -18,6 +18,7 @@ from fedgauge.data.columns import (
     distinct,
     filled,
     floats_of,
+    pick,
     read_column,
     read_leniently,
     spelled_numbers,
@@ -52,6 +53,7 @@ _BATCH_ROWS: Final = 65_536
 _BLOCK_BYTES: Final = 1 << 20
 _OTHER_DELIMITERS: Final = (";", "\t", "|", ",")
 _MOST_NAMES: Final = 30
+_MOST_LOOKED_INTO: Final = 100  # files, for an error message
 # Of Parquet: rows that are all alike take hardly any bytes, and no scores are.
 _FEW_ROWS: Final = 1 << 24
 _FEW_BYTES: Final = 1 << 28
@@ -143,7 +145,10 @@ def _start(path: Path) -> bytes:
     except FileNotFoundError:
         raise InputError("there is no such file. Check its name and folder.") from None
     except IsADirectoryError:
-        raise InputError("this is a folder. Name the files in it, e.g. with a * pattern.") from None
+        raise InputError(
+            "this is a folder. Name the files in it, e.g. with a * pattern, or pass it to "
+            "ScoreTable."
+        ) from None
     except OSError as error:
         more = " Rows are read more than once: save them to a file." * (
             error.strerror == NOT_REGULAR
@@ -482,7 +487,7 @@ def frame_of(source: Any) -> Any:
 
 def frame_batches(
     frame: Any, client: str, columns: NamedColumns
-) -> Iterator[tuple[NDArray[Any], Examples]]:
+) -> Iterator[tuple[pa.DictionaryArray, Examples]]:
     """Batches of examples, each with the name of every row's client."""
     names = names_of(client, frame[client].to_native(), "client")
     for number, batch in enumerate(columns.frame_examples(frame).split(_BATCH_ROWS)):
@@ -490,7 +495,7 @@ def frame_batches(
         yield names[start : start + len(batch)], batch
 
 
-def names_of(column: str, values: Any, what: str) -> NDArray[Any]:
+def names_of(column: str, values: Any, what: str) -> pa.DictionaryArray:
     """The name in each row, of a client or whatever else it is, without blanks around it."""
     codes, words = distinct(read_column(column, values))
     if any(isinstance(word, _NESTED) for word in words):
@@ -500,8 +505,9 @@ def names_of(column: str, values: Any, what: str) -> NDArray[Any]:
         raise InputError(
             f"column {column!r} names no {what} in some rows. Fill them in or drop them."
         )
-    chosen: NDArray[Any] = np.array(names, dtype=object)[codes]
-    return chosen
+    places = {name: place for place, name in enumerate(dict.fromkeys(names))}
+    chosen = np.array([places[name] for name in names], dtype=np.int32).take(codes)
+    return pa.DictionaryArray.from_arrays(pa.array(chosen), pa.array(places, pa.string()))
 
 
 class _Rows(RowSource):
@@ -661,9 +667,10 @@ class ScoreTable(_Rows):
     Parameters
     ----------
     source
-        A file, or several, as for :class:`ScoreFile`; or a data frame of pandas, polars or pyarrow.
-        Rows of a lazy frame (DuckDB, ibis, Polars, PySpark, Dask) stay where they are, as far as it
-        can count them itself.
+        A file, a folder, or several, with files as for :class:`ScoreFile`; below a folder
+        ``site=a`` all rows have ``a`` in the column ``site``. Or a data frame of pandas, polars or
+        pyarrow; a lazy one (DuckDB, ibis, Polars, PySpark, Dask) counts its rows itself where it
+        can.
     client
         The column of the client's name. Without one the table holds the rows of one client.
     label, score, group, subject, separator, decimal, encoding, drop_missing
@@ -695,13 +702,17 @@ class ScoreTable(_Rows):
         self._client = client
         self._columns = NamedColumns.read(label, score, group, subject, decimal)
         wanted = (*self._columns.all, *([] if client is None else [client]))
+        if isinstance(source, Iterator):
+            source = list(source)
         dialect = Dialect(separator, decimal, encoding)
         self._frame, self._open = open_source(source, wanted, dialect)
         self._lazy: Any = self._open.get(FRAME)
+        is_frame = self._lazy is not None or self._frame is not None
+        self._called = FRAME if is_frame else ", ".join(map(str, paths_of(source)))
         self._drops = drop_missing
 
     def __str__(self) -> str:
-        return ", ".join(map(str, self._open)) or FRAME
+        return self._called
 
     @property
     def _told(self) -> str:
@@ -742,17 +753,17 @@ class ScoreTable(_Rows):
         counted: AlikeRows | None = self._lazy.counted(labels[0], scores[0], ranks)
         return counted
 
-    def batches(self) -> Iterator[tuple[NDArray[Any], Examples]]:
+    def batches(self) -> Iterator[tuple[pa.DictionaryArray, Examples]]:
         """Batches of examples, each with the name of every row's client."""
         dropped = 0
         for names, batch in self._all_batches(self._named_client()):
             complete = batch.is_complete if self._drops else slice(None)
             kept = batch.select(complete)
             dropped += len(batch) - len(kept)
-            yield names[complete], kept
+            yield pick(names, complete), kept
         self.dropped = dropped
 
-    def _all_batches(self, client: str) -> Iterator[tuple[NDArray[Any], Examples]]:
+    def _all_batches(self, client: str) -> Iterator[tuple[pa.DictionaryArray, Examples]]:
         if self._frame is not None:
             yield from frame_batches(self._frame, client, self._columns)
         for opener in self._open.values():
@@ -762,7 +773,7 @@ class ScoreTable(_Rows):
     def clients_of_lazy_frame(self) -> set[str]:
         """The names of all clients of a lazy frame."""
         client = self._named_client()
-        return set(names_of(client, self._lazy.distinct(client), "client").tolist())
+        return set(names_of(client, self._lazy.distinct(client), "client").to_pylist())
 
     def _named_client(self) -> str:
         if self._client is None:
@@ -776,10 +787,21 @@ class ScoreTable(_Rows):
 def open_source(
     source: Any, wanted: Sequence[str], dialect: Dialect
 ) -> tuple[Any, dict[Path | str, Opener]]:
-    """The data frame, or how to open each file, or FRAME if it is lazy; refuses missing columns."""
+    """The data frame, or how to open each file, or FRAME if it is lazy; refuses missing columns.
+
+    Of a folder these are the files in it.
+    """
     frame = frame_of(source)
     if frame is None:
-        return None, {path: checked_opener(path, wanted, dialect) for path in paths_of(source)}
+        openers: dict[Path | str, Opener] = {}
+        for path in paths_of(source):
+            if path.is_dir():
+                from fedgauge.data.folders import open_folder
+
+                openers.update(open_folder(path, wanted, dialect))
+            else:
+                openers[path] = checked_opener(path, wanted, dialect)
+        return None, openers
     with located(FRAME):
         check_distinct(wanted)
         check_columns(wanted, frame.columns)
@@ -829,8 +851,12 @@ class PlacedColumn(NamedTuple):
 def some_labels(columns: Iterable[PlacedColumn], *, most: int) -> list[str] | None:
     """The labels in the first rows of files, in order; None for more than `most`, as rows have."""
     found: set[str] = set()
-    for path, column, dialect in columns:
-        opener = checked_opener(path, (column,), dialect)
+    opened = (
+        (column, opener)
+        for path, column, dialect in columns
+        for opener in open_source(path, (column,), dialect)[1].values()
+    )
+    for column, opener in itertools.islice(opened, _MOST_LOOKED_INTO):
         table = opener({column: pa.string()}, lambda: None)
         for batch in itertools.islice(table.batches, 1):
             found.update(

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fedgauge.data.columns import Column, distinct, from_arrow, pick, read_column, stack
+from fedgauge.data.columns import Column, distinct, from_arrow, pick, read_column, stack, to_numpy
 from fedgauge.data.examples import numbers_of
 from fedgauge.data.files import FRAME, WORDS, names_of, open_source
 from fedgauge.data.text_files import UTF8, Dialect
@@ -105,7 +105,8 @@ class IdTable:
                 part = Identified.of(columns[self._id], columns[self._value], numbers=numbers)
                 names = np.empty(0, dtype=object)
                 if self.party is not None:
-                    names = names_of(self.party, columns[self.party], "party")
+                    named = names_of(self.party, columns[self.party], "party")
+                    names = to_numpy(named)
             yield part, names
 
     def _columns(self, place: Any, types: Mapping[str, pa.DataType]) -> Mapping[str, Any]:

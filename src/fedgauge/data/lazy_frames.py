@@ -53,7 +53,8 @@ class LazyRows:
         to floats is exact and fails for no row, or where a library lacks a part of it.
         """
         kind = self._schema[score]
-        place = ranks.rank(nw.col(score).cast(nw.Float64()))
+        of_text = self._frame.implementation.is_ibis()
+        place = ranks.rank(nw.col(score).cast(nw.Float64()), _spelled if of_text else nw.lit)
         if place is None or not (kind.is_float() or kind.is_integer()):
             return None
         try:
@@ -77,6 +78,11 @@ class LazyRows:
         with _telling("the rows of the lazy frame cannot be read"):
             values = self._frame.select(column).unique().collect("pyarrow").to_native()
             return values.combine_chunks()[column].combine_chunks()
+
+
+def _spelled(number: float) -> nw.Expr:
+    """A number in the text of a query: DuckDB, for one, takes 0.9999999999999999 for a decimal."""
+    return nw.lit(repr(number)).cast(nw.Float64())
 
 
 @contextmanager

@@ -1,7 +1,10 @@
 """Rows in a database: what a query returns over any connection of DB-API 2.0 or ADBC."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from importlib import import_module
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -20,6 +23,7 @@ from fedgauge.data.files import (
 from fedgauge.errors import FedgaugeError, InputError, located
 
 _BATCH_ROWS: Final = 65_536
+_DATABASE: Final = "FEDGAUGE_DATABASE"
 _QUERY: Final = "the query"  # as errors call it
 _REAL: Final = 700  # PostgreSQL's number of 32-bit floats
 _EXACT: Final = frozenset({20, 21, 23, _REAL, 701})  # its whole numbers and floats
@@ -31,6 +35,9 @@ from (
 {query}
 ) as scores ({columns})
 group by 1, 2"""
+
+_RUN_IT: Final = "Run it outside of fedgauge to see why"
+_NOT_INSIDE: Final = "Counting inside is for PostgreSQL alone: elsewhere leave inside=True out"
 
 Rows: TypeAlias = pa.RecordBatch | Mapping[str, list[Any]]
 
@@ -44,7 +51,8 @@ class ScoreQuery(RowSource):
     Parameters
     ----------
     connection
-        An open connection of DB-API 2.0 or ADBC.
+        An open connection of DB-API 2.0 or ADBC, or a function that opens one. That is called, and
+        its connection closed, each time rows are read.
     query
         What to run, in the database's SQL. It is never changed, but for being put in brackets.
     label, score, group, subject
@@ -76,10 +84,10 @@ class ScoreQuery(RowSource):
         subject: str | None = None,
         inside: bool = False,
     ) -> None:
-        if not callable(getattr(connection, "cursor", None)):
+        if not (callable(connection) or callable(getattr(connection, "cursor", None))):
             raise InputError(
-                "connection must be an open connection of DB-API 2.0 or ADBC, got "
-                f"{type(connection).__name__}."
+                "connection must be an open connection of DB-API 2.0 or ADBC, or a function that "
+                f"opens one, got {type(connection).__name__}."
             )
         if not isinstance(query, str) or not query.strip():
             raise InputError("query must be text, such as 'select y, p from scores'.")
@@ -109,8 +117,7 @@ class ScoreQuery(RowSource):
     def leniently(self, skip: Callable[[], None]) -> Iterator[Examples]:
         """The examples, whatever a row holds; a query itself may still fail at one."""
         del skip  # all rows have all columns
-        self._refuse_strict_driver()
-        for columns, rows in self._batches():
+        for columns, rows in self._batches(leniently=True):
             if isinstance(rows, Mapping):
                 yield columns.row_examples(rows, leniently=True)
             else:
@@ -118,30 +125,32 @@ class ScoreQuery(RowSource):
 
     def check(self) -> None:
         """Refuse columns that are not there or, where the driver names types, of a wrong type."""
-        self._refuse_strict_driver()
-        with located(_QUERY), self._opened() as cursor:
-            names = _names(cursor)
-            reader = _arrow_reader(cursor)
-            columns = self._columns(names)
-            if reader is not None:
-                check_schema(_stored(reader.schema.empty_table()).schema, columns)
+        with located(_QUERY), self._connected() as connection:
+            _refuse_strict(connection)
+            with _run(connection, self._query) as cursor:
+                reader = _arrow_reader(cursor)
+                columns = self._columns(_names(cursor) if reader is None else reader.schema.names)
+                if reader is not None:
+                    check_schema(_stored_types(reader.schema), columns)
+            if self._inside:
+                self._checked_inside(connection)
 
     def counted(self, ranks: Ranks) -> AlikeRows | None:
         """The rows, counted in the database, if that was asked for and is possible."""
         if not self._inside:
             return None
-        with self._opened(f"select * from (\n{self._query}\n) as scores where false") as cursor:  # noqa: S608
-            names, kinds = _names(cursor), [each[1] for each in cursor.description]
+        with self._connected() as connection:
+            return self._counted_by(connection, ranks)
+
+    def _counted_by(self, connection: Any, ranks: Ranks) -> AlikeRows | None:
+        names = self._checked_inside(connection)
         columns = self._columns(names)
         if (len(columns.labels), len(columns.numbers)) != (1, 1):
             return None
-        [label], [score] = columns.labels, columns.numbers
-        if not _is_exact(kinds[names.index(score)]):
-            return None
-        with _telling("counting in the database failed", "inside=True is for PostgreSQL alone"):
-            places = names.index(label), names.index(score), len(names)
-            with self._opened(counting_query(self._query, ranks, *places)) as cursor:
-                found = cursor.fetchall()
+        label, score = (names.index(name) for name in (*columns.labels, *columns.numbers))
+        query = counting_query(self._query, ranks, label, score, len(names))
+        with _run(connection, query, _NOT_INSIDE) as cursor:
+            found = cursor.fetchall()
         rank, labels, times = zip(*found, strict=True) if found else ((), (), ())
         return AlikeRows(
             np.fromiter(labels, dtype=object, count=len(labels)),
@@ -149,13 +158,18 @@ class ScoreQuery(RowSource):
             np.array(times, dtype=np.int64),
         )
 
-    def _refuse_strict_driver(self) -> None:
-        info: Any = getattr(self._connection, "adbc_get_info", dict)()
-        if info.get("vendor_name") == _NOT_LENIENT:
-            raise InputError(
-                "the ADBC driver of SQLite stops at a value of another type, so a site's silence "
-                "would tell of it. Connect by Python's module sqlite3."
-            )
+    def _checked_inside(self, connection: Any) -> list[str]:
+        """The names of columns; refuses scores whose cast to floats can fail, or is not exact."""
+        none = f"select * from (\n{self._query}\n) as scores where false"  # noqa: S608  (its own)
+        with _run(connection, none) as cursor:
+            names, kinds = _names(cursor), [each[1] for each in cursor.description]
+        for score in self._columns(names).numbers:
+            if not _is_exact(kinds[names.index(score)]):
+                raise InputError(
+                    f"column {score!r} is of no whole or floating type of PostgreSQL, so it is not "
+                    "counted inside. Cast it in the query, or leave inside=True out."
+                )
+        return names
 
     def _columns(self, names: Sequence[str]) -> NamedColumns:
         """The columns that examples are made of; refuses those that are not there."""
@@ -170,27 +184,59 @@ class ScoreQuery(RowSource):
         check_columns(names, names)
         return NamedColumns.read(names[0], names[1])
 
-    def _batches(self) -> Iterator[tuple[NamedColumns, Rows]]:
-        with self._opened() as cursor, _telling("the rows of the query cannot be read"):
-            reader = _arrow_reader(cursor)
-            if reader is not None:
-                columns = self._columns(reader.schema.names)
-                for batch in reader:
-                    yield columns, _stored(batch)
-                return
-            names = _names(cursor)
-            columns = self._columns(names)
-            while rows := cursor.fetchmany(_BATCH_ROWS):
-                yield columns, _by_column(cursor, names, rows)
+    def _batches(self, *, leniently: bool = False) -> Iterator[tuple[NamedColumns, Rows]]:
+        with self._connected() as connection:
+            if leniently:
+                _refuse_strict(connection)  # first: PostgreSQL answers nothing while it sends rows
+            with _run(connection, self._query) as cursor:
+                reader = _arrow_reader(cursor)
+                names = _names(cursor) if reader is None else reader.schema.names
+                columns = self._columns(names)
+                if reader is not None:
+                    for batch in reader:
+                        yield columns, _stored(batch)
+                else:
+                    while rows := cursor.fetchmany(_BATCH_ROWS):
+                        yield columns, _by_column(cursor, names, rows)
 
     @contextmanager
-    def _opened(self, query: str | None = None) -> Iterator[Any]:
-        """A cursor that has run the query."""
-        with _telling("the query failed"), closing(_cursor(self._connection)) as cursor:
-            cursor.execute(self._query if query is None else query)
-            if cursor.description is None:
-                raise InputError("the query returns no rows. It must begin with select or with.")
-            yield cursor
+    def _connected(self) -> Iterator[Any]:
+        """The connection, closed afterwards if it was opened here."""
+        if callable(getattr(self._connection, "cursor", None)):
+            yield self._connection
+            return
+        with _telling("there is no connection to the database", "Check FEDGAUGE_DATABASE"):
+            connection = self._connection()
+        with closing(connection):
+            yield connection
+
+
+def connect_by_environment() -> Any:
+    """The connection that the environment variable FEDGAUGE_DATABASE names.
+
+    ``postgresql://...`` (also of a service file: ``postgresql:///?service=scores``),
+    ``sqlite:///path``, ``duckdb:///path``, or ``module:function`` for a function that opens one.
+    """
+    named = os.environ.get(_DATABASE, "")
+    scheme, _, rest = named.partition(":")
+    if scheme in ("postgresql", "postgres"):
+        try:
+            return import_module("adbc_driver_postgresql.dbapi").connect(named)
+        except ImportError:
+            return import_module("psycopg").connect(named)
+    path = rest.removeprefix("//").partition("?")[0]
+    if scheme == "sqlite" and path:
+        return import_module("sqlite3").connect(
+            f"{Path(path).absolute().as_uri()}?mode=ro", uri=True
+        )
+    if scheme == "duckdb" and path:
+        return import_module("duckdb").connect(path, read_only=True)
+    if scheme and rest.isidentifier():
+        return getattr(import_module(scheme), rest)()
+    raise InputError(
+        f"set {_DATABASE} to the database: postgresql://..., sqlite:///path, duckdb:///path, or "
+        "module:function for a function of yours that opens a connection."
+    )
 
 
 def counting_query(query: str, ranks: Ranks, label: int, score: int, columns: int) -> str:
@@ -210,6 +256,26 @@ def counting_query(query: str, ranks: Ranks, label: int, score: int, columns: in
     )
 
 
+@contextmanager
+def _run(connection: Any, query: str, remedy: str = _RUN_IT) -> Iterator[Any]:
+    """A cursor that has run the query."""
+    with _telling("the query failed", remedy), closing(_cursor(connection)) as cursor:
+        cursor.execute(query)
+        if cursor.description is None:
+            raise InputError("the query returns no rows. It must begin with select or with.")
+        yield cursor
+
+
+def _refuse_strict(connection: Any) -> None:
+    """Refuse a driver that gives up for one odd row, where silence would tell of it."""
+    info: Any = getattr(connection, "adbc_get_info", dict)()
+    if info.get("vendor_name") == _NOT_LENIENT:
+        raise InputError(
+            "the ADBC driver of SQLite stops at a value of another type, so a site's silence would "
+            "tell of it. Connect by Python's module sqlite3."
+        )
+
+
 def _cursor(connection: Any) -> Any:
     """A cursor whose rows come in batches: psycopg's usual one holds all of them."""
     if type(connection).__module__.partition(".")[0].startswith("psycopg"):
@@ -225,7 +291,12 @@ def _arrow_reader(cursor: Any) -> Any:
     return None
 
 
-def _stored(batch: Any) -> Any:
+def _stored_types(schema: pa.Schema) -> pa.Schema:
+    kinds = (getattr(kind, "storage_type", kind) for kind in schema.types)
+    return pa.schema(zip(schema.names, kinds, strict=True))
+
+
+def _stored(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The same, with values of types that are unknown to Arrow as they were sent."""
     for place, column in enumerate(batch.columns):
         if isinstance(column.type, pa.BaseExtensionType):
@@ -260,7 +331,7 @@ def _by_column(cursor: Any, names: Sequence[str], rows: Sequence[Any]) -> dict[s
 
 
 @contextmanager
-def _telling(what: str, remedy: str = "Run it outside of fedgauge to see why") -> Iterator[None]:
+def _telling(what: str, remedy: str) -> Iterator[None]:
     """Refuse what a driver refuses, without its words: they can quote a row."""
     try:
         yield

@@ -37,6 +37,7 @@ _REFUSED: Final = (
     "that. If this site has joined, abandon the evaluation and ask for a new invitation"
 )
 _MANY_CLIPPED: Final = 0.1  # of the rows: rounding above 1 is rare, another scale is not
+_MANY_ODD: Final = 0.1  # of the rows: then the columns or the file are hardly those meant
 _MANY_UNLISTED: Final = 0.5  # of the rows: then the groups that were asked for are hardly there
 _SOME_UNLISTED: Final = 0.1  # the same where a listed group has no row at all
 _FEW: Final = 10  # rows of a group in an exact sum: as the default of min_cell
@@ -204,6 +205,22 @@ class RowSummary:
             )
         told += [sentence for parts in self.groups for sentence in _unlisted(parts, rows)]
         return told + [each for parts in self.groups if exact for each in _few(parts)]
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether what is wrong suggests another file, other columns or another spelling."""
+        rows, odd = self.oddities.rows, self.oddities
+        if odd.failure or not rows:
+            return True
+        scores, labels = rows * odd.by_row, rows * odd.labels_by_row
+        shares = (
+            max(odd.clipped, odd.not_finite) / scores,
+            (odd.missing_labels + odd.other_labels) / labels,
+            (odd.malformed + odd.no_subject) / (rows + odd.malformed + odd.no_subject),
+        )
+        one_sided = bool(self._one_sided(None)) and odd.labels_by_row == 1
+        unlisted = any(_unlisted(parts, rows) for parts in self.groups)
+        return max(shares) > _MANY_ODD or one_sided or unlisted or bool(self.swapped)
 
     def _one_sided(self, positive: Label | None) -> list[str]:
         """That one class has all rows, or none."""

@@ -1,5 +1,6 @@
 """One way from a client's rows to the numbers it adds, and from the sum to what is released."""
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
@@ -7,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.data.columns import read_column, read_leniently
-from fedgauge.data.examples import Data, Examples, RowSource, read_batches
+from fedgauge.data.examples import Data, Examples, Pair, RowSource, read_batches
 from fedgauge.data.row_checks import LenientRows, Oddities, RowSummary, in_short
-from fedgauge.errors import PlanError, ResultWithheld
+from fedgauge.errors import InputError, InputWarning, PlanError, ResultWithheld
 from fedgauge.estimation.counts import Released
 from fedgauge.estimation.repair import consistent
 from fedgauge.estimation.sanity import check_exact
@@ -27,12 +28,74 @@ from fedgauge.secagg.masking import check_size
 Numbers = NDArray[np.int64]
 
 
+def count(batches: Iterable[Pair | Examples], plan: EvaluationPlan) -> ScoreHistogram:
+    """Count some of one client's rows by a plan: the one call in each task of a cluster.
+
+    The sum of the tasks' histograms is the client's data: ``fg.evaluate({"site-a": total}, plan)``.
+
+    Parameters
+    ----------
+    batches
+        Chunks of rows, each ``(y_true, y_score)`` or :class:`Examples`.
+    plan
+        What is counted. Under a plan with noise odd rows count in a stated place, as at a site;
+        under others they are refused.
+
+    Examples
+    --------
+    >>> plan = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(4), fg.Cohort(3))
+    >>> tasks = [[([0, 1], [0.1, 0.9])], [([1, 0], [0.6, 0.2])]]
+    >>> sum(fg.count(batches, plan) for batches in tasks).counts
+    array([[2, 0, 0, 0],
+           [0, 0, 1, 1]])
+    """
+    if not isinstance(plan, EvaluationPlan):
+        raise PlanError(f"plan must be an EvaluationPlan, got {type(plan).__name__}.")
+    _require_sums(plan)
+    if not plan.is_noisy:
+        return count_batches(plan, read_batches(lambda: batches), may_be_empty=True)
+    histogram, oddities = count_leniently(plan, lambda: lambda: batches)
+    if oddities.failure:
+        raise InputError(oddities.failure)
+    for sentence in oddities.in_words:
+        warnings.warn(sentence, InputWarning, stacklevel=2)
+    return histogram
+
+
+def _require_sums(plan: EvaluationPlan) -> None:
+    """Refuse a plan under which histograms of parts of the rows do not add up to that of all."""
+    if plan.privacy.unit_cap is not None or plan.final.sends_reports or plan.is_search:
+        raise PlanError(
+            "this plan needs a client's rows in one place: it caps the rows of a unit, has rows "
+            "report one by one, or reads them in two rounds. Pass the rows themselves."
+        )
+
+
+def _fitting(
+    plan: EvaluationPlan, counted: ScoreHistogram, *, may_be_empty: bool
+) -> tuple[ScoreHistogram, Oddities]:
+    """Counts that were made elsewhere, if they are of this plan."""
+    _require_sums(plan)
+    histogram = plan.histogram()
+    histogram += counted
+    if not (histogram.sum() or may_be_empty):
+        raise InputError("there are no examples. Leave this client out, or check its export.")
+    return histogram, Oddities(histogram.sum())
+
+
 def count_rows(
-    plan: EvaluationPlan, data: Data, *, may_be_empty: bool = True, draw: Draw | None = None
+    plan: EvaluationPlan,
+    data: Data | ScoreHistogram,
+    *,
+    may_be_empty: bool = True,
+    draw: Draw | None = None,
 ) -> ScoreHistogram:
     """One client's histogram, maybe of no rows, each unit's rows capped as the plan says."""
+    if draw is not None and isinstance(data, ScoreHistogram):
+        _require_sums(plan)
     if draw is None and (counted := count_in_place(plan, data, may_be_empty=may_be_empty)):
         return counted[0]
+    assert not isinstance(data, ScoreHistogram)  # noqa: S101  (counted or refused)
     rows, cap = read_batches(data), plan.privacy.unit_cap
     if cap is not None:
         rows = limit_rows(rows, cap)
@@ -42,7 +105,9 @@ def count_rows(
 def count_in_place(
     plan: EvaluationPlan, data: object, *, leniently: bool = False, may_be_empty: bool = False
 ) -> tuple[ScoreHistogram, Oddities] | None:
-    """One client's histogram if its rows can be counted where they are, and what was odd."""
+    """One client's histogram if its rows are or can be counted elsewhere, and what was odd."""
+    if isinstance(data, ScoreHistogram):
+        return _fitting(plan, data, may_be_empty=may_be_empty or leniently)
     plain = plan.task.layout.is_plain and plan.calibrator is None
     more = plan.tables or plan.final.sum_steps or plan.privacy.unit_cap is not None
     if not (isinstance(data, RowSource) and plain) or more:

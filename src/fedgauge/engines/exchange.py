@@ -22,6 +22,7 @@ import msgspec
 from fedgauge import storage
 from fedgauge.data.examples import Data
 from fedgauge.data.row_checks import RowSummary
+from fedgauge.engines.findings import require_fit
 from fedgauge.engines.participant import NOT_JOINED, STEPS, Participant, judge_origin
 from fedgauge.engines.site_rows import Rows, read_note, rows_of
 from fedgauge.errors import ExchangeError, FedgaugeError, PlanRefused, RecordError
@@ -476,8 +477,12 @@ def join(
     kinds: Sequence[type[Rows]] = (NamedRows,),
     tell: Callable[[str], None] = lambda _: None,
     show: Callable[[RowSummary], None] = lambda _: None,
+    anyway: bool = False,
 ) -> Path:
     """Answer an invitation, and remember which rows it is about; the file that was written.
+
+    Rows that look wrong are refused before anything is reserved or sent, and `tell` gets what was
+    found, unless the site file lets them join or its operator joins `anyway`.
 
     Joining again may name other rows as long as none were counted; those of an exact sum stay, and
     so do those of a second round, which are named at the first. Before an exact sum rows are read:
@@ -485,12 +490,18 @@ def join(
     """
     invitation = exchange.invitation()
     exchange.require_open(invitation)
-    rows = _rows_to_join(site, invitation, rows, kinds)
+    by_hand, rows = rows is not None, _rows_to_join(site, invitation, rows, kinds)
     told = _teller(invitation, rows, tell, show)
+
+    def check(plan: EvaluationPlan) -> None:
+        rows.check(plan, site)
+        if not anyway and invitation.follows is None:
+            require_fit(site, plan, rows, by_hand=by_hand, tell=tell)
+
     participant = Participant(
         site,
         lambda: rows.data(invitation.plan, site),
-        check=lambda plan: rows.check(plan, site),
+        check=check,
         show=told,
     )
     reply = participant.answer(invitation.data)

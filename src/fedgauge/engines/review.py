@@ -7,8 +7,9 @@ from typing import Final, NamedTuple
 
 from fedgauge.data.examples import read_batches
 from fedgauge.data.row_checks import RowSummary
-from fedgauge.engines.contribution import count_exactly, count_leniently
+from fedgauge.engines.contribution import count_exactly
 from fedgauge.engines.exchange import Exchange, load_invitation
+from fedgauge.engines.findings import JudgedRows, judge_rows
 from fedgauge.engines.participant import (
     Participant,
     check_ledger,
@@ -21,8 +22,7 @@ from fedgauge.engines.site_rows import Rows, rows_of
 from fedgauge.errors import ExchangeError, FedgaugeError, InputError, located
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.explain import explain, summarise
-from fedgauge.plan.two_rounds import Found
+from fedgauge.plan.explain import explain
 from fedgauge.secagg import Invitation
 from fedgauge.site import Cost, Site
 from fedgauge.site.ledger import Status
@@ -208,20 +208,30 @@ def _name(names: Mapping[bytes, str], key: bytes) -> str:
 class Rehearsal(NamedTuple):
     """An invitation and a file, as they stand to a site.
 
-    `review` is of the invitation, by site file and ledger. `counted` is what the rows would count
-    as; None where the plan is not worth reading. `refusal` says why an exact sum would not be
-    joined with these rows, or would stop at them.
+    `review` is of the invitation, by site file and ledger. `judged` is of the rows; None where the
+    plan is not worth reading. `stops` says whether what was found there keeps this site from
+    joining, and `refusal` why an exact sum would not be joined with these rows, or stop at them.
     """
 
     review: Review
-    counted: RowSummary | None
-    warnings: tuple[str, ...]
+    judged: JudgedRows | None
+    stops: bool
     refusal: str | None
 
     @property
+    def counted(self) -> RowSummary | None:
+        """What the rows would count as."""
+        return None if self.judged is None else self.judged.counted
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the operator should see to."""
+        return () if self.judged is None else self.judged.warnings
+
+    @property
     def is_well(self) -> bool:
-        """Whether this site could join with these rows, and count them."""
-        return self.review.refusal is None and self.refusal is None
+        """Whether this site would join with these rows, and count them."""
+        return self.review.refusal is None and self.refusal is None and not self.stops
 
 
 def rehearse(exchange: Exchange, site: Site, rows: Rows | None = None) -> Rehearsal:
@@ -239,23 +249,14 @@ def rehearse(exchange: Exchange, site: Site, rows: Rows | None = None) -> Rehear
     _require_unspent(site, invitation.session)
     seen = review(site, invitation)
     if seen.plan is None:
-        return Rehearsal(seen, None, (), None)
+        return Rehearsal(seen, None, stops=False, refusal=None)
     plan = seen.plan
     rows = rows_of(site, plan, rows)
     rows.check(plan, site)
-    told = _with_classes(plan)
-    histogram, oddities = count_leniently(told, lambda: rows.data(plan, site))
-    counted = summarise(told.task, histogram.counts, oddities)
+    judged = judge_rows(site, plan, rows)
     refusal = None if plan.is_noisy else _refusal(site, invitation, plan, rows)
-    return Rehearsal(seen, counted, tuple(rows.warnings(counted, told)), refusal)
-
-
-def _with_classes(plan: EvaluationPlan) -> EvaluationPlan:
-    """The plan with classes, on any bins: wrong labels would else show once two rounds are paid."""
-    two = plan.task.two
-    if two is None:
-        return plan
-    return plan.located(Found(two, (1,) * two.coarse.bins, clients=1))
+    stops = bool(judged.findings) and site.policy.findings == "stop"
+    return Rehearsal(seen, judged, stops, refusal)
 
 
 def _require_unspent(site: Site, session: bytes) -> None:

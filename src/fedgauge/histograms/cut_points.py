@@ -1,5 +1,6 @@
 """Cut points of an axis: how a database or a lazy frame says where its scores lie, exactly."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -57,11 +58,11 @@ class CutPoints:
         """A score of each rank."""
         return np.concatenate([[-np.inf], self.values, [np.nan]])[ranks]
 
-    def rank(self, score: "nw.Expr") -> "nw.Expr | None":
+    def rank(self, score: "nw.Expr", literal: Callable[[float], "nw.Expr"]) -> "nw.Expr | None":
         """The rank of a column of floats, as an expression; None where that has too many parts.
 
         A product with a power of two is exact, and so is its floor: scores on such a grid need no
-        comparison each.
+        comparison each. `literal` makes a number exactly that number.
         """
         import narwhals as nw  # here, for arrays and files do without
 
@@ -75,7 +76,7 @@ class CutPoints:
                 flat = nw.lit(float(rank))
                 return flat if scale is None else (score * scale).floor() + float(rank)
             half = len(leaves) // 2
-            below = score < leaves[half].start
+            below = score < literal(leaves[half].start)
             return nw.when(below).then(tree(leaves[:half])).otherwise(tree(leaves[half:]))
 
         missing = score.is_null() | score.is_nan()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
-from typing import Final, Self, get_args
+from typing import Final, Literal, Self, get_args
 
 import msgspec
 
@@ -58,6 +58,9 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     budget_epsilon: float = 3.0
     budget_delta: float = 1e-5
     mix_exact: bool = False  # whether exact sums and differential privacy may meet on one dataset
+    # Whether this site joins with rows that look wrong to it, such as reversed labels, or stops
+    # before it does and asks its operator.
+    findings: Literal["stop", "join"] = "stop"
     # After so many an evaluation is given up: its keys are deleted, and what it reserved comes back
     # where nothing was counted.
     session_days: int = 30
@@ -176,8 +179,12 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 self._check_data(self.data)
 
     def _check_data(self, data: NamedRows) -> None:
-        if not data.path or "\0" in data.path:
-            raise SiteError("path must be that of a file.")
+        if bool(data.path) == bool(data.query) or "\0" in data.path:
+            raise SiteError("name the path of a file, or a query: one of both.")
+        if not data.label:
+            raise SiteError("label must name the column of the label.")
+        if data.positive_rate is not None and not 0 < data.positive_rate < 1:
+            raise SiteError(f"positive_rate must be between 0 and 1, got {data.positive_rate!r}.")
         period = data.pattern.period
         if data.periods is not None and not period:
             raise SiteError(

@@ -8,16 +8,18 @@ from typing import Final, Literal, Self, TypeVar
 
 import msgspec
 
-from fedgauge.data.examples import Data, Label
+from fedgauge.data.examples import Data, Label, RowSource
 from fedgauge.data.files import LabelColumns, ScoreColumns, ScoreFile, column_names, list_columns
+from fedgauge.data.queries import ScoreQuery, connect_by_environment
 from fedgauge.data.row_checks import RowSummary
 from fedgauge.data.text_files import UTF8, Dialect
 from fedgauge.errors import InputError
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.task import AnyTask, MeasuredTask, listed, measured_by, quoted
+from fedgauge.plan.task import AnyTask, MeasuredTask, listed, measured_by
 from fedgauge.site.periods import FilePattern
 
 _MOST_SHOWN: Final = 5  # names in an option, as an example
+_THE_QUERY: Final = "the query in [data]"  # in the place of a path
 _REPEATED: Final = ("--model-score", "--group")
 
 
@@ -29,13 +31,16 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     grouping, unless that has the grouping's name. With several labels a row `label` has the column
     of each. The rest is as for :class:`ScoreFile`.
 
+    A site file may name a `query` instead of a path, for the database that the environment variable
+    FEDGAUGE_DATABASE names; `inside` as for :class:`fedgauge.ScoreQuery`. No plan changes its text.
+
     In a site file `path` is relative to that file, and may have fields such as ``{week}``
     (:class:`fedgauge.site.periods.FilePattern`). `periods` is then the statement that nobody has
-    rows in two periods.
+    rows in two periods. `positive_rate` is the share of positives that the site expects.
     """
 
-    path: str
-    label: str | dict[str, str]
+    path: str = ""
+    label: str | dict[str, str] = ""
     score: str = ""
     subject: str | None = None
     separator: str | None = None
@@ -47,6 +52,9 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     models: dict[str, tuple[str, ...]] = {}
     groups: dict[str, str] = {}
     periods: Literal["disjoint"] | None = None
+    query: str = ""
+    inside: bool = False
+    positive_rate: float | None = None
 
     @property
     def pattern(self) -> FilePattern:
@@ -55,6 +63,8 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     def on(self, day: date, folder: Path) -> Self:
         """The rows of the last period before a day, where a site file in this folder names them."""
+        if self.query:
+            return msgspec.structs.replace(self, path=_THE_QUERY)
         path, _ = self.pattern.on(day)
         return msgspec.structs.replace(self, path=str(folder / path), periods=None)
 
@@ -69,20 +79,26 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
             classes=self.classes if several and not layout.models else {},
             models={name: self.models[name] for name in layout.models if name in self.models},
             groups={name: self.groups[name] for name, _ in layout.groups if name in self.groups},
+            positive_rate=None,
             subject=self.subject if cap is not None and cap.unit == "subject" else None,
         )
 
-    def file(self, plan: EvaluationPlan) -> ScoreFile:
-        """The file, if it and the columns that a plan asks for are there."""
+    def file(self, plan: EvaluationPlan) -> RowSource:
+        """The file, if it and the columns that a plan asks for are there; or the query."""
         return self.of_task(plan.task)
 
-    def of_task(self, task: AnyTask) -> ScoreFile:
+    def of_task(self, task: AnyTask) -> RowSource:
         """The same for what a task tells apart."""
         label, score, group = self.by_task(task)
-        if self.positive is not None and task.positive is not None:
-            raise InputError(
-                f"the plan names the positive label, {quoted(task.positive)}, and the file its own "
-                "(positive). Leave one out."
+        if self.query:
+            return ScoreQuery(
+                connect_by_environment,
+                self.query,
+                label=label,
+                score=score,
+                group=group,
+                subject=self.subject,
+                inside=self.inside,
             )
         return ScoreFile(
             self.path,
@@ -107,7 +123,7 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         del site  # any site's
         self.checked(plan)
 
-    def checked(self, plan: EvaluationPlan) -> ScoreFile:
+    def checked(self, plan: EvaluationPlan) -> RowSource:
         """The file, unless it cannot be counted under a plan; reads its first rows."""
         if plan.task.of_labels:
             raise InputError(
@@ -129,7 +145,7 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         """Refuse a file without a column that nobody named but the plan."""
         groups = self._groups(task)
         unnamed = [name for name in groups if name not in self.groups]
-        if not unnamed:
+        if self.query or not unnamed:  # a query is checked with all of its columns
             return
         dialect = Dialect(self.separator, self.decimal, self.encoding)
         present = column_names(Path(self.path), dialect)

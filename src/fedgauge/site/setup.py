@@ -58,6 +58,7 @@ max_groups = {max_groups}  # that a plan may tell apart; 0: none
 budget_epsilon = {budget_epsilon}  # of all plans on a dataset, unless the ledger sets a limit
 budget_delta = {budget_delta}
 mix_exact = {mix_exact}  # true: exact sums and differential privacy may meet on this dataset
+findings = {findings}  # "stop": ask before joining with rows that look wrong; "join": only say so
 session_days = {session_days}  # after which an open evaluation is given up
 
 # Exact sums, where models hold "{exact}". They have no noise: the coordinator
