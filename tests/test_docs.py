@@ -25,7 +25,8 @@ DOCS = ROOT / "docs"
 
 
 def script(page):
-    return "\n".join(re.findall(r"```sh\n(.*?)```", page.read_text(), flags=re.DOTALL))
+    text = page if isinstance(page, str) else page.read_text()
+    return "\n".join(re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL))
 
 
 def shown(page):
@@ -134,11 +135,15 @@ def test_the_page_on_shrinkage_says_the_worst_that_was_measured():
 
 def test_the_file_exchange_runs_as_written(tmp_path, shell):
     told = follow(DOCS / "exchange.md", tmp_path, shell)
+    (first,) = (tmp_path / "evaluations").glob("*/result.json")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d-[0-9a-f]{8}", first.parent.name)
+    assert fg.Evaluation.from_json(first).privacy.claim == "enforced"
+    assert (first.parent / "report.html").stat().st_size > 10_000
     assert "Waiting for the coordinator" in told
     assert "enforced between the sites" in told
     result = fg.Evaluation.from_json(tmp_path / "shared" / "result.json")
     assert result.privacy.claim == "enforced"
-    assert told.count("verified: signed by ") == 2
+    assert told.count("verified: signed by ") == 2  # of the agents, and by hand
     assert result.clients == 3
     assert abs(result.negatives + result.positives - 6000) < 500
     hashes = re.findall(r"^([0-9a-f]{64})  shared/", told, flags=re.MULTILINE)
@@ -153,11 +158,37 @@ def test_the_file_exchange_runs_as_written(tmp_path, shell):
         assert exact.negatives + exact.positives == rows
 
 
+def test_the_steps_of_an_evaluation_are_few():
+    """Three to set up for the coordinator, two for a site; then one of the coordinator alone."""
+    page = (DOCS / "exchange.md").read_text()
+    few = script(page.split("## 3. Five rounds")[0].replace("```sh\nmkdir elsewhere", "```text\n"))
+    commands = re.findall(r"fedgauge ((?:site|consortium|exchange) \w+|plan|demo|verify)\b", few)
+    shown = {"demo", "verify", "consortium show"}  # files for the page, and what they hold
+    typed = [each for each in commands if each not in shown]
+    at_sites = ["site init", "consortium accept"]
+    assert typed == [
+        *("site init", "site init"),  # of the coordinator, of sites
+        *("consortium create", "consortium accept"),
+        *("plan", "site run", "exchange run"),
+    ]
+    told = {
+        row.split(" | ")[0].strip("| "): row.split(" | ")[1:]
+        for row in page.splitlines()
+        if row.startswith("|")
+    }
+    setup, each = told["coordinator"]
+    assert re.findall(r"`([\w ]+)`", setup) == ["site init", "consortium create", "plan"]
+    assert re.findall(r"`([\w ]+)`", each) == ["exchange run"]
+    setup, each = told["site"]
+    assert re.findall(r"`([\w ]+)`", setup) == at_sites
+    assert each.startswith("nothing")
+
+
 def test_the_site_folder_and_the_sites_that_must_stay_are_as_told(tmp_path):
     text = (DOCS / "exchange.md").read_text()
     folder = text.split("### The site's folder\n")[1].split("**Backups.**")[0]
     made = create_site(tmp_path / "site", name="site", dataset="rows")
-    files = {path.name for path in made.folder.iterdir() if path.suffix != ".lock"}
+    files = {path.name for path in made.folder.iterdir() if path.suffix not in (".lock", ".card")}
     assert files == {"site.toml", "site.key", "ledger.sqlite", "site.key.head"}
     assert files <= {*re.findall(r"`([\w.]+)`", folder)}
     assert b"secret" in (made.folder / "site.key").read_bytes()  # not encrypted, as told

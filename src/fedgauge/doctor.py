@@ -20,7 +20,7 @@ from fedgauge.storage import faults
 
 _LEAST_PYTHON: Final = (3, 11)
 _FLOWER: Final = "1.41."
-_NEEDED: Final = ("cryptography", "msgspec", "numpy", "pyarrow", "scipy")
+_NEEDED: Final = ("cryptography", "mnemonic", "msgspec", "numpy", "pyarrow", "scipy")
 _LEAST_FREE: Final = 100 << 20  # bytes: states and ledgers need far less, logs around them may not
 _CLOCKS: Final = timedelta(minutes=5)  # by which two honest clocks may differ
 
@@ -118,8 +118,9 @@ def _trust(site: Site) -> Finding:
         return Finding(
             "Trust",
             "note",
-            "no coordinator, so nobody may start an evaluation here: add one with `fedgauge site "
-            "trust --coordinator NAME KEY`. A coordinator's own site needs none.",
+            "no coordinator, so nobody may start an evaluation here: add one with `fedgauge "
+            "consortium accept FILE` or `fedgauge site trust --coordinator NAME KEY`. A "
+            "coordinator's own site needs none.",
         )
     told = f"{len(site.coordinators)} may start evaluations; {peers} other sites"
     least = site.policy.min_cohort

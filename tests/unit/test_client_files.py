@@ -89,18 +89,16 @@ def test_groups_models_and_classes_have_columns_of_their_own(tmp_path):
 
 
 def test_each_client_has_its_own_word_for_the_positive_class(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("y,p\nja,0.9\nnein ,0.1\n ja,0.8\n")
-    (batch,) = fg.ScoreFile(path, label="y", score="p", positive="ja")()
-    assert batch.y_true.tolist() == [1, 0, 1]
-    path.write_text("y,p\nja,0.9\nnein,0.1\nvielleicht,0.8\n,0.5\n")
-    file = fg.ScoreFile(path, label="y", score="p", positive="ja")
-    with pytest.raises(fg.LabelError, match="third label"):
-        list(file())
-    (batch,) = file.leniently(int)
-    np.testing.assert_array_equal(batch.y_true, [1, 0, 2, np.nan])
-    with pytest.raises(fg.InputError, match="one label a row"):
-        fg.ScoreFile(path, label=["y", "p"], score=["y", "p"], positive="ja")
+    (tmp_path / "a.csv").write_text("y,p\nja,0.9\nnein ,0.1\n ja,0.8\n")
+    (tmp_path / "b.csv").write_text("y,p\n1,0.9\n0,0.1\n")
+    path = tmp_path / "clients.toml"
+    tables = '[a]\npath = "a.csv"\nlabel = "y"\nscore = "p"\npositive = "ja"\n'
+    path.write_text(tables + '[b]\npath = "b.csv"\nlabel = "y"\nscore = "p"\n')
+    result = run("--clients", path)
+    assert "2 clients, 5 examples, 60.0% positive" in result.output
+    path.write_text(tables.replace('"ja"', '"Ja"'))
+    result = run("--clients", path)
+    assert result.exit_code == 2 or "0.0% positive" in result.output
 
 
 def test_settings_that_do_not_fit(settings):

@@ -466,7 +466,7 @@ def test_whom_a_site_trusts_is_not_changed_in_memory_and_no_secret_is_shown(site
     with pytest.raises(AttributeError):
         site_file.policy = Policy()
     secret = (site_file.folder / "site.key").read_text().strip().removeprefix("ed25519-secret:")
-    assert len(secret) == 43
+    assert len(secret) == 48
     assert secret not in repr(site_file)
     assert "hospital-a" in repr(site_file)
 

@@ -289,33 +289,6 @@ def numbers_of(column: Column) -> Floats:
     raise InputError("y_score holds values that are not numbers. Convert the column to floats.")
 
 
-class OwnPositive:
-    """Labels of a file that has its own word for the positive class, as 1, 0 and NaN.
-
-    A third word is 2, which is no label.
-    """
-
-    def __init__(self, positive: "Label") -> None:
-        self._positive = meaning(positive)
-        self._other: float | str | None = None
-
-    def __call__(self, labels: Column) -> Floats:
-        """The labels as numbers."""
-        codes, words = distinct(labels)
-        return np.array([*map(self._number, words), np.nan]).take(codes)  # a missing one reads NaN
-
-    def _number(self, word: Any) -> float:
-        try:
-            read = meaning(word)
-        except InputError:
-            return 2.0
-        if read != read or read == self._positive:
-            return 1.0 if read == read else np.nan
-        if self._other is None:
-            self._other = read
-        return 0.0 if read == self._other else 2.0
-
-
 Label = bool | int | float | str
 Meaning = float | str | None  # NaN where a label is missing, None where it means nothing
 

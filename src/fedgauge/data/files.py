@@ -28,9 +28,9 @@ from fedgauge.data.examples import (
     AlikeRows,
     Examples,
     Label,
-    OwnPositive,
     Ranks,
     RowSource,
+    meaning,
     numbers_of,
 )
 from fedgauge.data.text_files import (
@@ -46,7 +46,7 @@ from fedgauge.data.text_files import (
     open_text,
     read_numbers,
 )
-from fedgauge.errors import InputError, LabelError, located
+from fedgauge.errors import InputError, located
 from fedgauge.storage import NOT_REGULAR, open_regular
 
 _BATCH_ROWS: Final = 65_536
@@ -253,6 +253,34 @@ def _is_number(text: str) -> bool:
     return True
 
 
+class Respelled(NamedTuple):
+    """Labels as a file spells them, where its plan does it otherwise.
+
+    `planned` is the plan's positive label, None for 1. Without a `negative` label all others are.
+    """
+
+    positive: Label
+    negative: Label | None
+    planned: Label | None
+
+    def translated(self, column: Any) -> pa.DictionaryArray:
+        """The labels as the plan spells them, each by itself, whatever the others are."""
+        codes, words = distinct(read_leniently("y_true", column))
+        mapped = pa.array([self._translated(word) for word in words], pa.string())
+        return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32(), mask=codes < 0), mapped)
+
+    def _translated(self, word: Any) -> str:
+        try:
+            means = meaning(word)
+        except (InputError, ArithmeticError, ValueError):
+            return "neither"
+        if means == meaning(self.positive):
+            return str(1 if self.planned is None else self.planned)
+        if self.negative is None or means == meaning(self.negative):
+            return "0" if self.planned is None else f"not {self.planned}"
+        return "neither"
+
+
 LabelColumns = str | Sequence[str]
 ScoreColumns = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 GroupColumns = str | Mapping[str, str] | None
@@ -271,7 +299,7 @@ class NamedColumns(NamedTuple):
     groups: tuple[tuple[str | None, str], ...] = ()
     subject: str | None = None
     decimal: str = "."
-    positive: OwnPositive | None = None
+    respelled: "Respelled | None" = None
 
     @classmethod
     def read(
@@ -281,6 +309,7 @@ class NamedColumns(NamedTuple):
         group: GroupColumns = None,
         subject: str | None = None,
         decimal: str = ".",
+        respelled: "Respelled | None" = None,
     ) -> "NamedColumns":
         """The columns as a user names them."""
         by_model = score if isinstance(score, Mapping) else {None: score}
@@ -291,7 +320,7 @@ class NamedColumns(NamedTuple):
             raise InputError(
                 "score must name as many columns for each model, in the order of the classes."
             )
-        return cls(_several("label", label), scores, groups, subject, decimal)
+        return cls(_several("label", label), scores, groups, subject, decimal, respelled)
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -385,14 +414,10 @@ class NamedColumns(NamedTuple):
         read: Callable[[str, Any], Column],
     ) -> Examples:
         labels = [values_of(name) for name in self.labels]
+        if self.respelled is not None:
+            labels = [self.respelled.translated(each) for each in labels]
         if len(labels) > 1:
             labels = [_side_by_side([read("y_true", each) for each in labels])]
-        elif self.positive is not None:
-            labels = [self.positive(read("y_true", labels[0]))]
-            if make is Examples and np.any(labels[0] > 1):
-                raise LabelError(
-                    "rows have a third label beside the positive one and one other. Recode them."
-                )
         scores = {model: _table([scores_of(n) for n in names]) for model, names in self.scores}
         groups = {grouping: values_of(name) for grouping, name in self.groups}
         return make(
@@ -563,9 +588,8 @@ class ScoreFile(_Rows):
     drop_missing
         Leave out rows without a label or without a score. Once all rows are read, `dropped` says
         how many these were. They are refused otherwise.
-    positive
-        The label of the positive class, where this file has its own word for it: its labels are
-        then read as 1 and 0.
+    respelled
+        How the file spells labels, where its plan does it otherwise.
 
     Examples
     --------
@@ -590,14 +614,10 @@ class ScoreFile(_Rows):
         decimal: str = ".",
         encoding: str = UTF8,
         drop_missing: bool = False,
-        positive: Label | None = None,
+        respelled: Respelled | None = None,
     ) -> None:
         self.path = Path(path)
-        self._columns = NamedColumns.read(label, score, group, subject, decimal)
-        if positive is not None:
-            if len(self._columns.labels) > 1:
-                raise InputError("positive is for one label a row. Leave it out.")
-            self._columns = self._columns._replace(positive=OwnPositive(positive))
+        self._columns = NamedColumns.read(label, score, group, subject, decimal, respelled)
         dialect = Dialect(separator, decimal, encoding)
         self._open = checked_opener(self.path, self._columns.all, dialect)
         self._drops = drop_missing

@@ -38,6 +38,7 @@ _NO_NUMBER: Final = "conversion error to double"
 _LATIN: Final = ("cp1252", "cp1250", "mac_roman")
 _OTHER_SCRIPTS: Final = ("shift_jis", "gb18030", "big5", "cp1251")
 _MANY: Final = 0.2
+_ANY_BYTES: Final = bytes(range(256))
 _UNREADABLE: Final = (
     "the file does not read as {} text with the same number of columns in every row. Export it "
     "again."
@@ -73,6 +74,7 @@ def _known(encoding: str) -> str:
     """The encoding as Python calls it."""
     try:
         "y,p\n".encode(encoding)
+        _ANY_BYTES.decode(encoding, "backslashreplace")  # as rows are read that may hold anything
         return codecs.lookup(encoding).name
     except (LookupError, ValueError, TypeError):
         raise InputError(
