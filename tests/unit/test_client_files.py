@@ -96,18 +96,18 @@ def test_each_client_has_its_own_word_for_the_positive_class(tmp_path):
     path.write_text(tables + '[b]\npath = "b.csv"\nlabel = "y"\nscore = "p"\n')
     result = run("--clients", path)
     assert "2 clients, 5 examples, 60.0% positive" in result.output
+    assert "no row" not in result.stderr
     path.write_text(tables.replace('"ja"', '"Ja"'))
-    result = run("--clients", path)
-    assert result.exit_code == 2 or "0.0% positive" in result.output
+    told = run("--clients", path).stderr
+    assert "client 'a': none of the first rows has the label 'Ja'. There are: 'ja', 'nein'." in told
 
 
 def test_settings_that_do_not_fit(settings):
     north = SETTINGS.split("\n\n")[0]
     assert "names no client" in told(settings, "")
-    assert "this is not TOML" in told(settings, "a = [") or "Invalid" in told(settings, "a = [")
+    assert "Each client has a table, such as path" in told(settings, "a = [")
     assert "unknown field `file`" in told(settings, '[a]\nfile = "north.csv"\nlabel = "y"\n')
     assert "Did you mean 'risk'" in told(settings, north.replace('"risk"', '"RISK"'))
-    assert "same file" in told(settings, f"{north}\n{north.replace('[north]', '[n]')}") or True
     assert "leave out --score" in told(settings, north, "--score", "p")
     assert "Leave out" in told(settings, north, settings.with_name("north.csv"))
     twice = f"{north}\n{north.replace('[north]', '[again]')}\n"

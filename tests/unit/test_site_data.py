@@ -227,7 +227,7 @@ def test_a_byte_that_no_text_has_spoils_its_row_alone(tmp_path):
     site = declare(tmp_path, table)
     positives, negatives, odd = counted(site, b"y,p\n1,0.2\n\x81,0.3\n0,0.4\n1,0.9\n")
     assert (positives, negatives, odd.other_labels) == (2, 2, 1)
-    with pytest.raises(InputError, match="does not read as"):
+    with pytest.raises(InputError, match="is not CP1252 text"):
         count_rows(PLAN, declared_rows(site, PLAN).file(PLAN))
 
 

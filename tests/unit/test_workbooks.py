@@ -118,7 +118,7 @@ def test_workbooks_count_like_memory_strictly_and_leniently(tmp_path):
     scores = np.concatenate([batch.y_score for batch in lenient])
     np.testing.assert_array_equal(scores[:100], [score for _, score in rows])
     assert np.isnan(scores[100])
-    assert (scores[101], lenient.left_out) == (0.07, {"malformed": 0})
+    assert (scores[101], lenient.left_out) == (0.07, {"malformed": 0, "dropped": 0})
 
 
 def test_what_is_no_workbook(tmp_path):

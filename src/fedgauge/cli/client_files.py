@@ -12,6 +12,7 @@ import msgspec
 
 import fedgauge as fg
 from fedgauge.cli.slice_options import SliceOptions
+from fedgauge.cli.terminal import warn
 from fedgauge.errors import located
 from fedgauge.storage import read_bounded
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from fedgauge.data.files import PlacedColumn
     from fedgauge.plan.task import MeasuredTask, ScoredTask
 
+_MOST_LABELS = 5  # more are no labels
 _MOST_BYTES = 1 << 22  # as of a site file
 _SUCH_AS = 'such as path = "north.csv", label = "outcome", score = "risk"'
 
@@ -72,19 +74,8 @@ class ClientFiles:
     @property
     def row_files(self) -> RowFiles:
         """Where the labels are."""
-        from fedgauge.data.files import PlacedColumn
-        from fedgauge.data.text_files import Dialect
-
         rows = list(self._clients.values())
-        places = [
-            PlacedColumn(
-                Path(each.path),
-                each.label if isinstance(each.label, str) else "=",
-                Dialect(each.separator, each.decimal, each.encoding),
-            )
-            for each in rows
-        ]
-        return RowFiles(places, [each.groups for each in rows])
+        return RowFiles([*map(_placed, rows)], [each.groups for each in rows])
 
     def task(self, apart: SliceOptions, groups: Mapping[str, Sequence[str]]) -> ScoredTask:
         """What the tables tell apart: models, classes and labels as the first one names them."""
@@ -106,4 +97,30 @@ class ClientFiles:
         for name, rows in self._clients.items():
             with located(f"client {name!r}"):
                 made[name] = rows.of_task(task)
+                if rows.positive is not None:
+                    _warn_unless_there(name, rows, rows.positive)
         return made
+
+
+def _placed(rows: NamedRows) -> PlacedColumn:
+    """Where the labels are; the column is ``=`` where rows have several."""
+    from fedgauge.data.files import PlacedColumn
+    from fedgauge.data.text_files import Dialect
+
+    column = rows.label if isinstance(rows.label, str) else "="
+    return PlacedColumn(
+        Path(rows.path), column, Dialect(rows.separator, rows.decimal, rows.encoding)
+    )
+
+
+def _warn_unless_there(name: str, rows: NamedRows, positive: str) -> None:
+    """Say that a positive label may be misspelt: all rows would be negative."""
+    from fedgauge.data.examples import meaning
+    from fedgauge.data.files import some_labels
+
+    labels = some_labels([_placed(rows)], most=_MOST_LABELS)
+    if labels and meaning(positive) not in map(meaning, labels):
+        told = ", ".join(sorted({repr(label.strip()) for label in labels}))
+        warn(
+            f"client {name!r}: none of the first rows has the label {positive!r}. There are: {told}."
+        )
