@@ -99,7 +99,7 @@ def test_each_client_has_its_own_word_for_the_positive_class(tmp_path):
     assert "no row" not in result.stderr
     path.write_text(tables.replace('"ja"', '"Ja"'))
     told = run("--clients", path).stderr
-    assert "client 'a': none of the first rows has the label 'Ja'. There are: 'ja', 'nein'." in told
+    assert "client 'a': no row at its beginning has the label 'Ja', but 'ja', 'nein'." in told
 
 
 def test_settings_that_do_not_fit(settings):

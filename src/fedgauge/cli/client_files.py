@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fedgauge.data.examples import RowSource
     from fedgauge.data.files import PlacedColumn
     from fedgauge.plan.task import MeasuredTask, ScoredTask
+    from fedgauge.site.rows import NamedRows
 
 _MOST_LABELS = 5  # more are no labels
 _MOST_BYTES = 1 << 22  # as of a site file
@@ -74,7 +75,7 @@ class ClientFiles:
     @property
     def row_files(self) -> RowFiles:
         """Where the labels are."""
-        rows = list(self._clients.values())
+        rows = [each for each in self._clients.values() if not each.query]
         return RowFiles([*map(_placed, rows)], [each.groups for each in rows])
 
     def task(self, apart: SliceOptions, groups: Mapping[str, Sequence[str]]) -> ScoredTask:
@@ -92,12 +93,12 @@ class ClientFiles:
         """The data of each client."""
         from fedgauge.data.files import refuse_repeated_files
 
-        refuse_repeated_files([rows.path for rows in self._clients.values()])
+        refuse_repeated_files([rows.path for rows in self._clients.values() if not rows.query])
         made: dict[str, RowSource] = {}
         for name, rows in self._clients.items():
             with located(f"client {name!r}"):
                 made[name] = rows.of_task(task)
-                if rows.positive is not None:
+                if rows.positive is not None and not rows.query:
                     _warn_unless_there(name, rows, rows.positive)
         return made
 
@@ -108,9 +109,8 @@ def _placed(rows: NamedRows) -> PlacedColumn:
     from fedgauge.data.text_files import Dialect
 
     column = rows.label if isinstance(rows.label, str) else "="
-    return PlacedColumn(
-        Path(rows.path), column, Dialect(rows.separator, rows.decimal, rows.encoding)
-    )
+    dialect = Dialect(rows.separator, rows.decimal, rows.encoding)
+    return PlacedColumn(Path(rows.path), column, dialect)
 
 
 def _warn_unless_there(name: str, rows: NamedRows, positive: str) -> None:
@@ -121,6 +121,4 @@ def _warn_unless_there(name: str, rows: NamedRows, positive: str) -> None:
     labels = some_labels([_placed(rows)], most=_MOST_LABELS)
     if labels and meaning(positive) not in map(meaning, labels):
         told = ", ".join(sorted({repr(label.strip()) for label in labels}))
-        warn(
-            f"client {name!r}: none of the first rows has the label {positive!r}. There are: {told}."
-        )
+        warn(f"client {name!r}: no row at its beginning has the label {positive!r}, but {told}.")
