@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
+from messy import write_messy
 
 import fedgauge as fg
 import fedgauge.storage
 from fedgauge import protocol
-from fedgauge.data import files as tables
-from fedgauge.data import rewriting
+from fedgauge.data import rewriting, text_files, workbooks
 from fedgauge.engines import exchange
 from fedgauge.histograms import calibrator
 from fedgauge.local import messages
@@ -309,9 +309,10 @@ def test_the_page_of_formats_states_the_largest_sizes_that_are_read():
     }
     assert sizes == {
         "`*.csv`, `*.tsv`, `*.parquet`": [rewriting._LONGEST],
+        "`*.xlsx`": [workbooks._MOST_WORDS, workbooks._MOST_SHEET],
         "`plan.toml`, `second.json`": [limits.MOST_BYTES],
         "`result.json`": [fedgauge.storage.MOST_RESULT, exchange._MOST_RESULT],
-        "`map.json`, `site.toml`": [calibrator.MOST_BYTES],
+        "`map.json`, `site.toml`, `clients.toml`": [calibrator.MOST_BYTES],
         "`*.fgx`": [protocol.MOST_BYTES, exchange._MOST_EVIDENCE],
         "`*.fgr`": [messages.MOST_BYTES],
         "`*.roster`, `*.bins`, answers and flips of label parties": [label_files.MOST_BYTES],
@@ -319,7 +320,7 @@ def test_the_page_of_formats_states_the_largest_sizes_that_are_read():
         "the head of a ledger and its witness": [ledger_file._MOST_BYTES],
     }
     assert policy._MOST_BYTES == calibrator.MOST_BYTES
-    assert f"{tables._MOST_COLUMNS:,} columns" in text
+    assert f"{text_files._MOST_COLUMNS:,} columns" in text
 
 
 def texts_of_the_package():
@@ -377,3 +378,12 @@ def test_tests_that_pages_name_are_there():
     for page in DOCS.glob("*.md"):
         for path in re.findall(r"`(tests/\w+/test_\w+\.py)`", page.read_text()):
             assert (ROOT / path).is_file(), (page.name, path)
+
+
+def test_the_settings_for_messy_files_are_those_of_the_fixture(tmp_path, shell):
+    text = (DOCS / "messy-files.md").read_text()
+    (settings,) = re.findall(r"```toml\n(.*?)```", text, flags=re.DOTALL)
+    write_messy(tmp_path).write_text(settings)
+    command, *shown = re.findall(r"```text\n\$ (.*?)```", text, flags=re.DOTALL)[0].splitlines()
+    done = shell(command, tmp_path)
+    assert [done.stderr.strip(), done.stdout.splitlines()[0]] == shown

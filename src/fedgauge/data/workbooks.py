@@ -17,7 +17,7 @@ from fedgauge.errors import FedgaugeError, InputError
 # Excel's own limits, of a sheet and of a cell.
 _MOST_ROWS: Final = 1 << 20
 _MOST_COLUMNS: Final = 1 << 14
-_LONGEST_CELL: Final = 1 << 15
+_LONGEST_CELL: Final = 32_767
 _LONGEST_ROW: Final = 1 << 20  # as of text files
 # Of what the parts of a workbook unpack to. Words are held in memory, rows are not.
 _MOST_INDEX: Final = 1 << 22
