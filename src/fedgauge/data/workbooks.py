@@ -1,7 +1,7 @@
 """Workbooks of Excel (`.xlsx`): the first sheet as text, whose memory does not grow with its rows.
 
-Readers that others keep hold a sheet in memory. One file of a kilobyte, with a cell in the last row
-and column, ends the process in the fastest of them.
+In the fastest reader that others keep a file of a kilobyte, with a cell in the last row and column,
+ends the process. Others hold a row of any length.
 """
 
 import csv
