@@ -96,8 +96,11 @@ def column_names(path: Path, dialect: Dialect) -> list[str]:
 
 
 def _names_in(opener: Opener) -> list[str]:
-    # Rows may be malformed; whether that matters is for who reads them to say.
-    names: list[str] = opener({}, lambda: None).schema.names
+    try:
+        # Rows may be malformed; whether that matters is for who reads them to say.
+        names: list[str] = opener({}, lambda: None).schema.names
+    except UnicodeDecodeError:  # in Parquet; text is checked before
+        raise InputError("a column has a name that is no text. Export the file again.") from None
     return names
 
 
