@@ -10,11 +10,11 @@ from databases import connected
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plans import noisy_plan
-from sources import INSIDE, LAZY, sources
 
 import fedgauge as fg
 from fedgauge.engines.contribution import count_leniently, count_rows
 from fedgauge.histograms.cut_points import CutPoints
+from sources import INSIDE, LAZY, sources
 
 # What ibis calls of DuckDB.
 pytestmark = pytest.mark.filterwarnings("ignore:fetch_.* is deprecated:DeprecationWarning")
@@ -30,6 +30,7 @@ AXES = {
     "tenths": fg.Axis.uniform(10),
     "many": fg.Axis.uniform(1000),
     "wide": fg.Axis.uniform(64, -8, 8),
+    "coarse": fg.Axis.uniform(16, -8192, 8192),
     "odd": fg.Axis.uniform(7, -0.3, 2.2, outside="clip"),
     "logit": fg.Axis.logit(100),
     "fine logit": fg.Axis.logit(1024),
