@@ -26,6 +26,7 @@ from fedgauge.arrays import Floats
 from fedgauge.data.columns import (
     Column,
     distinct,
+    filled,
     floats_of,
     from_arrow,
     read_column,
@@ -645,7 +646,7 @@ def _plain_scores(name: str, column: pa.Array) -> Floats:
         numbers = column.cast(kind).cast(pa.float64(), safe=False)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise InputError(not_numbers(name)) from None
-    return from_arrow(numbers.fill_null(np.nan))
+    return filled(numbers, np.float64(np.nan))
 
 
 def _numbers_in(name: str, column: pa.Array) -> Floats:
