@@ -3,8 +3,13 @@
 import ast
 import doctest
 import re
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from messy import write_messy
 
@@ -104,6 +109,25 @@ def test_examples_print_what_is_shown(page):
     told = []
     outcome = doctest.DocTestRunner().run(test, out=told.append)
     assert outcome.failed == 0, "".join(told)
+
+
+@pytest.mark.slow  # Spark and Dask are not installed for tests; Ray starts processes
+@pytest.mark.parametrize("place", range(3), ids=["pyspark", "dask", "ray"])
+def test_recipes_for_clusters_run_as_written(place, tmp_path, request):
+    pytest.importorskip(request.node.callspec.id, reason="it is not installed")
+    text = (DOCS / "clusters.md").read_text()
+    recipe = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)[place]
+    rng = np.random.default_rng(0)
+    scores = rng.random(1_000_000)
+    labels = (rng.random(1_000_000) < scores).astype(int)
+    for part in range(4):
+        table = pa.table({"y": labels[part::4], "p": scores[part::4]})
+        pq.write_table(table, tmp_path / f"scores-{part}.parquet")
+    (tmp_path / "recipe.py").write_text(recipe)
+    done = subprocess.run(
+        [sys.executable, "recipe.py"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith(shown(DOCS / "clusters.md"))
 
 
 def test_calibration_runs_as_written(tmp_path, shell, monkeypatch, capsys):

@@ -172,11 +172,19 @@ def test_files_that_cannot_be_evaluated_together_or_at_all(folder):
     for files, told in (
         (["scores.parquet", "--label", "p"], "one column cannot be two things"),
         (["site-s0.csv", "site-s0.csv.gz"], "Rename one"),
-        (["old"], "old: this is a folder. Name the files in it"),
         (["no-*.csv"], "no-*.csv: there is no such file"),
         *([[name], name] for name in ("x[bold]y.csv", "x:id:y.csv", "x[/]y.csv")),
     ):
         assert told in complaint(run("evaluate", *COLUMNS, *files))
+
+
+def test_a_folder_is_a_client_or_holds_them_by_a_partition():
+    Path("lake/site=a").mkdir(parents=True)
+    shutil.copy("site-s0.csv", "lake/site=a/rows.csv")
+    by_name = run("evaluate", *COLUMNS, "lake/site=a", "site-s1.csv")
+    assert (by_name.exit_code, by_name.stdout[:9]) == (0, "2 clients")
+    by_partition = run("evaluate", *COLUMNS, "lake", "--client", "site")
+    assert (by_partition.exit_code, by_partition.stdout[:9]) == (0, "1 client,")
 
 
 def test_remedies_are_options_of_the_command():

@@ -207,6 +207,9 @@ class Ranks(Protocol):
     def rank(self, score: Any, literal: Callable[[float], Any]) -> Any:
         """The rank of a column, as an expression of narwhals; None where that is too long."""
 
+    def in_postgres(self, score: str) -> str:
+        """The rank of a column, as text for PostgreSQL."""
+
 
 class AlikeRows(NamedTuple):
     """How many rows there are of each rank and label, counted by whoever holds the rows."""

@@ -30,7 +30,7 @@ _EXACT: Final = frozenset({20, 21, 23, _REAL, 701})  # its whole numbers and flo
 _NOT_LENIENT: Final = "SQLite"  # over ADBC, which gives up where a row is of another type
 # The site's own query, with numbers alone put into it.
 _COUNTING: Final = """\
-select width_bucket({score}::float8, '{{{cuts}}}'::float8[]), {label}, count(*)
+select {rank}, {label}, count(*)
 from (
 {query}
 ) as scores ({columns})
@@ -245,12 +245,10 @@ def counting_query(query: str, ranks: Ranks, label: int, score: int, columns: in
     `label` and `score` are places among so many `columns`. Nothing enters its text but the other
     query and numbers.
     """
-    cuts = [*map(repr, ranks.values[:-1].tolist()), "Infinity", "NaN"]
     names = [f"c{place + 1}" for place in range(columns)]
     return _COUNTING.format(
-        score=names[score],
+        rank=ranks.in_postgres(names[score]),
         label=names[label],
-        cuts=",".join(cuts),
         query=query,
         columns=", ".join(names),
     )

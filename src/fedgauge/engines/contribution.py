@@ -108,9 +108,7 @@ def count_in_place(
     """One client's histogram if its rows are or can be counted elsewhere, and what was odd."""
     if isinstance(data, ScoreHistogram):
         return _fitting(plan, data, may_be_empty=may_be_empty or leniently)
-    plain = plan.task.layout.is_plain and plan.calibrator is None
-    more = plan.tables or plan.final.sum_steps or plan.privacy.unit_cap is not None
-    if not (isinstance(data, RowSource) and plain) or more:
+    if not (isinstance(data, RowSource) and needs_no_rows(plan)):
         return None
     cuts, histogram = CutPoints(plan.axis), plan.histogram()
     rows = data.counted(cuts)
@@ -122,6 +120,12 @@ def count_in_place(
         labels, scores, rows.times, leniently=leniently, may_be_empty=may_be_empty
     )
     return histogram, oddities
+
+
+def needs_no_rows(plan: EvaluationPlan) -> bool:
+    """Whether a plan asks of a site only how many rows there are of each score and label."""
+    more = plan.tables or plan.final.sum_steps or plan.calibrator or plan.privacy.unit_cap
+    return plan.task.layout.is_plain and not (more or plan.final.sends_reports)
 
 
 def count_batches(

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     import narwhals as nw
 
 _MOST_LEAVES: Final = 256  # beyond, a database takes longer over the tree than over sending rows
+_FEW_LEAVES: Final = 8  # up to so many, PostgreSQL takes less time over a grid than over a search
 _FINEST: Final = 52  # halvings of 1 between two points of a grid
-_COARSEST: Final = -10
 
 
 class _Leaf(NamedTuple):
@@ -83,9 +83,29 @@ class CutPoints:
         rank = nw.when(missing).then(nw.lit(float(self.rank_of_missing))).otherwise(tree(leaves))
         return rank.cast(nw.Int64())
 
+    def in_postgres(self, score: str) -> str:
+        """The same of a column of PostgreSQL, as text made of its name and numbers; null if null.
+
+        There NaN is above all numbers, and a product that underflows is an error, which none here
+        does.
+        """
+        leaves = self._leaves()
+        if len(leaves) > _FEW_LEAVES:
+            cuts = [*map(repr, self.values[:-1].tolist()), "Infinity", "NaN"]
+            return f"width_bucket({score}::float8, '{{{','.join(cuts)}}}'::float8[])"
+        ends = [*(leaf.start for leaf in leaves[1:]), np.nan]
+        parts = []
+        for (start, rank, scale), end in zip(leaves, ends, strict=True):
+            inside = f"{score} >= '{start!r}'::float8 and {score} < '{end!r}'::float8"
+            place = "" if scale is None else f"floor({score} * '{scale!r}'::float8)::int + "
+            parts.append((scale is None, f"when {inside} then {place}{rank}"))
+        parts.append((True, f"when {score} = 'NaN'::float8 then {self.rank_of_missing}"))
+        return f"case {' '.join(part for _, part in sorted(parts))} end"
+
     def _leaves(self) -> list[_Leaf]:
         """The fewest parts that have one rank, or that a grid gives their ranks."""
-        scales = (2.0**halvings for halvings in range(_COARSEST, _FINEST + 1))
+        # Not below 1, where products of the smallest floats are no longer exact.
+        scales = (2.0**halvings for halvings in range(_FINEST + 1))
         return min((self._leaves_on(scale) for scale in scales), key=len)
 
     def _leaves_on(self, scale: float) -> list[_Leaf]:
