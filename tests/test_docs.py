@@ -22,7 +22,7 @@ from fedgauge.histograms import calibrator
 from fedgauge.local import messages
 from fedgauge.plan import limits
 from fedgauge.secagg.graph import choose_graph
-from fedgauge.site import create_site, ledger_file, policy
+from fedgauge.site import consortium, create_site, ledger_file, policy
 from fedgauge.vertical import files as label_files
 
 ROOT = Path(__file__).parents[1]
@@ -54,6 +54,7 @@ def test_every_page_with_commands_is_followed():
     assert pages == {
         "calibration.md",
         "choose-epsilon.md",
+        "consortium.md",
         "exchange.md",
         "five-minutes.md",
         "install.md",
@@ -72,6 +73,10 @@ def test_every_page_with_commands_is_followed():
     ("page", "told"),
     [
         ("choose-epsilon.md", "epsilon 5 for one example (replace-one)"),
+        (
+            "consortium.md",
+            "stroke, version 1, by registry. hospital-c/site.toml would",
+        ),
         ("five-minutes.md", shown(DOCS / "five-minutes.md")),
         ("install.md", "3 clients, 6,000 examples"),
         ("large-data.md", "3 clients, 6,000 examples"),
@@ -211,10 +216,10 @@ def test_the_steps_of_an_evaluation_are_few():
 def test_the_site_folder_and_the_sites_that_must_stay_are_as_told(tmp_path):
     text = (DOCS / "exchange.md").read_text()
     folder = text.split("### The site's folder\n")[1].split("**Backups.**")[0]
-    made = create_site(tmp_path / "site", name="site", dataset="rows")
-    files = {path.name for path in made.folder.iterdir() if path.suffix not in (".lock", ".card")}
-    assert files == {"site.toml", "site.key", "ledger.sqlite", "site.key.head"}
-    assert files <= {*re.findall(r"`([\w.]+)`", folder)}
+    made = create_site(tmp_path / "site", name="hospital-a", dataset="rows")
+    files = {path.name for path in made.folder.iterdir() if path.suffix != ".lock"}
+    assert files == {"site.toml", "hospital-a.card", "site.key", "ledger.sqlite", "site.key.head"}
+    assert files <= {*re.findall(r"`([\w.-]+)`", folder)}
     assert b"secret" in (made.folder / "site.key").read_bytes()  # not encrypted, as told
     assert (made.policy.max_epsilon, made.policy.budget_epsilon) == (1, 3)
     (told,) = re.findall(r"must confirm and reveal: (.*?)\. So among three", " ".join(text.split()))
@@ -337,6 +342,7 @@ def test_the_page_of_formats_states_the_largest_sizes_that_are_read():
         "`plan.toml`, `second.json`": [limits.MOST_BYTES],
         "`result.json`": [fedgauge.storage.MOST_RESULT, exchange._MOST_RESULT],
         "`map.json`, `site.toml`, `clients.toml`": [calibrator.MOST_BYTES],
+        "`*.fgc`": [consortium.Consortium.most],
         "`*.fgx`": [protocol.MOST_BYTES, exchange._MOST_EVIDENCE],
         "`*.fgr`": [messages.MOST_BYTES],
         "`*.roster`, `*.bins`, answers and flips of label parties": [label_files.MOST_BYTES],

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from fedgauge import storage
+from fedgauge.engines.folder import open_folder
 from fedgauge.engines.participant import Participant
+from fedgauge.engines.remote_folder import is_remote
 from fedgauge.errors import FedgaugeError
 from fedgauge.site import Ledger, Site
 from fedgauge.site.policy import SiteFile, folder_faults
@@ -35,13 +37,14 @@ class Finding(NamedTuple):
     told: str
 
 
-def examine(site: Path | None = None, run: Path | None = None) -> list[Finding]:
+def examine(site: Path | None = None, run: str | Path | None = None) -> list[Finding]:
     """Look at the installation and, where named, at a site file and an exchange's folder."""
     findings = list(_installation())
     if site is not None:
         findings += _site(site)
     if run is not None:
-        findings.append(_shared_folder(run))
+        remote = isinstance(run, str) and is_remote(run)
+        findings.append(_remote_folder(str(run)) if remote else _shared_folder(Path(run)))
     return findings
 
 
@@ -239,3 +242,12 @@ def _shared_folder(run: Path) -> Finding:
         return Finding("Exchange", "mend", f"cannot write to {run}: {error.strerror}.")
     files = len(list(run.glob("*.fgx")))
     return Finding("Exchange", "ok", f"{run} can be written; {files:,} files of an exchange")
+
+
+def _remote_folder(run: str) -> Finding:
+    try:
+        files = len(open_folder(run).names("*.fgx"))
+    except FedgaugeError as error:
+        return Finding("Exchange", "mend", str(error))
+    told = "can be listed; whether it can be written shows when something is written"
+    return Finding("Exchange", "ok", f"{run} {told}; {files:,} files of an exchange")

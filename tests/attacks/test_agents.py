@@ -17,6 +17,7 @@ from sites import edit
 import fedgauge as fg
 from fedgauge.engines.agent import Agent
 from fedgauge.engines.exchange import INVITATION, Exchange
+from fedgauge.engines.participant import invited
 from fedgauge.errors import LedgerError, PlanRefused, SiteError
 from fedgauge.keys import SigningKey
 from fedgauge.secagg import SummationServer
@@ -71,7 +72,7 @@ def joined(hospitals, name=A):
 
 def test_a_thousand_invitations(make, monkeypatch):
     """A day's joins at most, and the budget at most; rows are read for none but those."""
-    hospitals = make(CHEAP, budget_epsilon=0.05)
+    hospitals = make(CHEAP, budget_epsilon=0.05, findings="stop")
     read = []
     monkeypatch.setattr(NamedRows, "data", lambda self, plan, _: read.append(1) or self.file(plan))
     for number in range(1000):
@@ -238,9 +239,8 @@ def test_an_approval_ends_on_its_day(hospitals, officer):
         "was until",
         approval_of,
         site,
-        invitation.session,
         NOISY,
-        invitation.coordinator,
+        invited(invitation),
     )
     assert joined(hospitals) == 1
 

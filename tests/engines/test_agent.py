@@ -4,15 +4,26 @@ import itertools
 import shutil
 from contextlib import suppress
 
+import hostile_member
 import numpy as np
 import pytest
 from agents import DAY, MINUTE, MONDAY, WEEK, Hospitals, dying, full_disk
-from consortium import COORDINATOR, A, B, C
+from consortium import COORDINATOR, NAMES, A, B, C, D
 from counts import counts_of
-from exchange import EXACT, NOISY
+from exchange import EXACT, NOISY, copied
+from forks import KILLED
+from sites import edit
 
+import fedgauge as fg
 from fedgauge.engines.coordinator import Coordinator, Finished
-from fedgauge.errors import FedgaugeError
+from fedgauge.engines.exchange import Exchange, join
+from fedgauge.errors import ExchangeError, FedgaugeError, ProtocolError
+from fedgauge.secagg import Stage
+from two_rounds import NOISY as SEARCHING
+
+TOLERANT = fg.EvaluationPlan.for_histogram(
+    fg.Axis.uniform(8, outside="clip"), fg.Cohort(3, 1), privacy=fg.DistributedDP(1.0)
+)
 
 pytestmark = pytest.mark.usefixtures("few_redraws", "quick_disk")
 
@@ -210,3 +221,132 @@ def test_half_a_year_of_weekly_evaluations(make):
     assert len({finished.place for finished in results.values()}) == 25
     for name in hospitals.names:
         assert set(charged(hospitals, name)) >= {f"stroke-{week}" for week in results}
+
+
+def test_two_rounds_run_by_themselves(make):
+    """The second round has an invitation of its own, in a folder within the first's."""
+    hospitals = make(SEARCHING)
+    hospitals.export_all()
+    finished = hospitals.until_finished()
+    assert finished.result.privacy.claim == "enforced"
+    for name in hospitals.names:
+        assert hospitals.kinds(name) == ["joined", *["answered"] * 9]
+        assert charged(hospitals, name) == {"stroke-2026-W01": 1.0}
+
+
+def test_an_operator_may_be_asked(make):
+    """Each evaluation is joined by hand, in the period of that day; the agent does the rest."""
+    hospitals = make()
+    hospitals.export_all()
+    edit(hospitals.site(A), 'answer = "policy"', 'answer = "ask"')
+    for _ in range(5):
+        outcome = hospitals.tick()
+    (said,) = [event for name, event in hospitals.told if name == A]
+    assert said.kind == "waiting"
+    assert said.told == f"join it with `fedgauge exchange join {hospitals.shared / outcome.place}`"
+    assert hospitals.entries(A) == []
+    site = hospitals.site(A)
+    join(Exchange(hospitals.shared / outcome.place, site), site)
+    assert_released(hospitals, hospitals.until_finished(), hospitals.week)
+
+
+def test_a_silent_site_is_left_out_after_the_deadline(make):
+    """Four sites of which one may be missing: the late one neither pays nor keeps budget back."""
+    hospitals = make(TOLERANT, names=NAMES)
+    hospitals.export_all()
+    hospitals.down = {D}
+    for _ in range(5):
+        outcome = hospitals.tick(deadline=DAY)
+    assert outcome.progress.missing == (D,)
+    hospitals.clock += DAY
+    assert hospitals.tick(deadline=DAY, min_sites=4).overdue
+    finished = hospitals.until_finished(deadline=DAY)
+    assert finished.result.clients == 3
+    hospitals.down = set()
+    hospitals.look(D)
+    assert hospitals.entries(D) == []
+    for name in (A, B, C):
+        assert charged(hospitals, name) == {"stroke-2026-W01": 1.0}
+
+
+def test_a_site_that_joined_and_was_left_out_gets_its_budget_back(make):
+    hospitals = make(TOLERANT, names=NAMES)
+    hospitals.export_all()
+    hospitals.tick(deadline=DAY)
+    hospitals.down = {D}
+    hospitals.tick(deadline=DAY)
+    hospitals.clock += DAY
+    assert hospitals.until_finished(deadline=DAY).result.clients == 3
+    hospitals.down = set()
+    hospitals.look(D)
+    assert charged(hospitals, D) == {"stroke-2026-W01": 0.0}
+    assert hospitals.entries(D) == ["reserve", "release"]
+
+
+def test_an_attempt_that_is_given_up_ends_at_the_sites(make):
+    """The coordinator begins again elsewhere: agents give back what they had set aside."""
+    hospitals = make()
+    hospitals.export_all()
+    for _ in range(2):
+        outcome = hospitals.tick()
+    Coordinator(outcome.exchange, hospitals.site(COORDINATOR)).abandon()
+    hospitals.clock += MINUTE
+    for name in hospitals.names:
+        hospitals.look(name)
+        assert hospitals.entries(name) == ["reserve", "release"]
+        assert hospitals.kinds(name)[-1] == "ended"
+    assert_released(hospitals, hospitals.until_finished(), hospitals.week)
+
+
+def test_a_result_that_was_taken_away_is_not_paid_for_again(make):
+    hospitals = make()
+    hospitals.export_all()
+    while not isinstance(outcome := hospitals.tick(), Finished):
+        pass
+    shutil.rmtree(hospitals.shared / outcome.place)
+    with pytest.raises(ExchangeError, match="its result is not there"):
+        hospitals.tick()
+    assert charged(hospitals, A) == {"stroke-2026-W01": 1.0}
+
+
+def test_a_run_begins_again_without_who_broke_the_rules(make, monkeypatch):
+    """Only if told to: everybody pays again."""
+    names = [*NAMES, "hospital-e"]
+    hospitals = make(TOLERANT, names=names)
+    hospitals.export_all()
+    guilty = hospitals.site("hospital-e").key
+    deeds = [hostile_member.wrong_shares(to_all=True)]
+    hostile_member.turn(monkeypatch, guilty, deeds, peer=hospitals.keys[A])
+    with pytest.raises(ProtocolError, match="hospital-e"):
+        hospitals.until_finished()
+    (first,) = hospitals.shared.iterdir()
+    finished = hospitals.until_finished(restart=True)
+    assert finished.place != first.name
+    assert guilty.public not in finished.exchange.invitation().members
+    assert finished.result.clients == 4
+    assert charged(hospitals, A) == {"stroke-2026-W01": 2.0}
+
+
+# Processes.
+
+
+def test_agents_killed_at_every_change_of_a_file(noisy_steps, commands):
+    """Really killed before each change of a file in each round: the same reply comes after all."""
+    for stage in Stage:
+        for last in itertools.count(1):
+            with copied(noisy_steps[stage, "answer"]) as world:
+                path = world.site_file(A)
+                rows = f'path = "../{A}.csv"\nlabel = "y"\nscore = "p"\n'
+                path.write_text(f"{path.read_text()}\n[data]\n{rows}")
+                site = ["--site", str(world.site_file(A))]
+                request = {"arguments": ["site", "run", str(world.run), "--once", *site]}
+                (done,) = commands(request | {"last": last})
+                kept = world.published()
+                (again,) = commands(request)
+                assert again.code == 0, again.err
+                assert kept.items() <= world.published().items()
+                assert world.reply(stage).exists()
+                assert world.entries(A).count("commit") == (stage >= Stage.MASK)
+                if done.code != KILLED:
+                    assert done.code == 0, done.err
+                    break

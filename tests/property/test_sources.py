@@ -123,7 +123,7 @@ TEXT = {
     "with spaces": (" 0.5 ", 2, 2),
     "an exponent": ("5e-1", 2, 2),
     "a word": ("high", None, 0),
-    "a percentage": ("50%", None, 0),
+    "a percentage": ("50%", 2, 2),
     "nan": ("nan", None, 0),
     "inf": ("inf", None, 3),
     "too large": ("1e400", None, 3),

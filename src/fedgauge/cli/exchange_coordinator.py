@@ -16,8 +16,9 @@ from fedgauge.cli.options import HERE, SiteOption
 from fedgauge.cli.terminal import price, print_result, require_consent, screen, warn, with_progress
 from fedgauge.engines.coordinator import Coordinator, Finished, Waiting
 from fedgauge.engines.coordinator import Run as Evaluating
-from fedgauge.engines.exchange import HOLDS_ONE, Exchange, Progress, knows, place_of
+from fedgauge.engines.exchange import HOLDS_ONE, RESULT, Exchange, Progress, knows, place_of
 from fedgauge.engines.folder import open_folder
+from fedgauge.engines.remote_folder import is_remote
 from fedgauge.engines.review import NAMED_BY, BudgetState, JoinedSession, Review
 from fedgauge.engines.review import approve as approve_as
 from fedgauge.engines.review import review as look_at
@@ -36,7 +37,10 @@ app = typer.Typer(
     "step. Officer, if a site has one: review and approve before the site joins.",
     no_args_is_help=True,
 )
-Run = Annotated[str, typer.Argument(help="The folder that the files pass through.")]
+Run = Annotated[
+    str,
+    typer.Argument(help="The folder that the files pass through, or its address (s3://, sftp://)."),
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask, even if budget was spent.")]
 
 
@@ -393,9 +397,10 @@ def advance(
     for told in exchange.progress().faults:
         warn(told)
     screen.print(f"Saved {exchange.result_path}")
-    result = shlex.quote(exchange.result_path)
+    result = RESULT if is_remote(run) else shlex.quote(exchange.result_path)
+    copy = " copy it and" if is_remote(run) else ""
     check = f"fedgauge verify {result} --key {key_to_text(site.key.public)}"
-    screen.print(f"Signed. Readers check it:\n  {check}")
+    screen.print(f"Signed. Readers{copy} check it:\n  {check}")
 
 
 def _start(run: str, site: Site, plan: fg.EvaluationPlan, members: list[bytes]) -> None:

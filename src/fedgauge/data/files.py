@@ -681,7 +681,7 @@ def check_schema(schema: pa.Schema, columns: NamedColumns) -> None:
     """Refuse a column whose type is not that of a label, a score or an id."""
     check_plain(schema, columns.words)
     for name in columns.numbers:
-        columns.lenient_scores(name, pa.array([], schema.field(name).type))
+        columns.lenient_scores(name, pa.nulls(0, schema.field(name).type))
 
 
 class ScoreTable(_Rows):

@@ -125,9 +125,8 @@ class Coordinator:
             if lost is None:
                 raise
         else:
-            begins = (found.follows or found.session).hex()
-            is_wanted = evaluation is None or begins.startswith(evaluation.lower())
-            if self._path(found).exists() and is_wanted:
+            here = self._path(found)
+            if here.exists() and here.stem.startswith((evaluation or "").lower()[:_DIGITS]):
                 return
             # Another's, or an old one. Other files say whether this is the folder of one under way.
             lost = self._lost(evaluation) if self._exchange.sessions() or evaluation else None

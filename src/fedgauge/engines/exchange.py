@@ -8,6 +8,7 @@ The second of two rounds has a folder within that of the first, with an invitati
 soon as it is there, every step is one of the second round.
 """
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -46,6 +47,7 @@ _MOST_EVIDENCE: Final = 1 << 25  # bytes: a thing or two of each of 200 members
 _MOST_RESULT: Final = 1 << 26  # bytes: read at each step, and anybody may have put it there
 HOLDS_ONE: Final = "{} holds an exchange already. Start in an empty folder."
 _AGAIN: Final = "Copy it again, or ask its sender to run the command again."
+_NAMED: Final = re.compile(r"-([0-9a-f]{8})$")  # by its evaluation, as `exchange run` does
 M = TypeVar("M")
 V = TypeVar("V")
 
@@ -126,11 +128,21 @@ class Exchange:
         return self._invited(self._folder)
 
     def _invited(self, folder: Folder) -> Invitation:
-        """The invitation in a folder; of several one from who is known here."""
-        found = _understood(
-            folder, INVITATION, "an invitation", Invitation, enough=lambda i: knows(self._site, i)
-        )
-        return found[-1] if knows(self._site, found[-1]) else found[0]
+        """The invitation in a folder.
+
+        Where others put some beside it, it is by who is known here, and for the evaluation after
+        which the folder is named.
+        """
+        named = _NAMED.search(str(self._folder))
+
+        def fits(invitation: Invitation) -> bool:
+            evaluation = (invitation.follows or invitation.session).hex()
+            is_it = named is None or evaluation.startswith(named[1])
+            return is_it and knows(self._site, invitation)
+
+        kind = "an invitation"
+        found = _understood(folder, INVITATION, kind, Invitation, enough=fits)
+        return max(found, key=lambda each: (fits(each), knows(self._site, each)))
 
     def _at(self, invitation: Invitation) -> Folder:
         """The folder that the files of a round pass through."""

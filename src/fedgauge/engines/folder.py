@@ -82,9 +82,9 @@ def open_folder(where: str | Path | Folder) -> Folder:
     """The folder that a user named: by its path, or by an address such as ``s3://bucket/run-1``."""
     if isinstance(where, Folder):
         return where
-    if isinstance(where, str) and "://" in where:
-        from fedgauge.engines.remote_folder import RemoteFolder  # imports this file
+    from fedgauge.engines.remote_folder import RemoteFolder, is_remote  # imports this file
 
+    if isinstance(where, str) and is_remote(where):
         return RemoteFolder(where)
     return LocalFolder(Path(where))
 

@@ -48,7 +48,7 @@ from fedgauge.site import Site
 from fedgauge.site.ledger import Spend
 from fedgauge.site.ledger_entries import FIRST, Asked, Departure, Step, SumRoster
 from fedgauge.site.site import keep_approval
-from fedgauge.site.standing import Approved, approval_of
+from fedgauge.site.standing import Approved, Invited, approval_of
 from fedgauge.storage import MOST_STATE, read_bounded
 
 _LOG: Final = logging.getLogger("fedgauge")
@@ -103,6 +103,11 @@ def judge_invitation(
         plan, members=invitation.members, coordinator=invitation.coordinator, of_model=of_model
     )
     return plan
+
+
+def invited(invitation: Invitation, session: bytes | None = None) -> Invited:
+    """What approvals are compared with; of two rounds `session` may be the first."""
+    return Invited(session or invitation.session, invitation.coordinator, tuple(invitation.members))
 
 
 def check_ledger(site: Site, invitation: Invitation, data: Fingerprint | None = None) -> None:
@@ -202,7 +207,7 @@ class SiteDuties:
         )
         # Also where no approver is left: the last one may have been struck off.
         if site.approvers or site.ledger.spend(invitation.session).asked.approver is not None:
-            approval_of(site, invitation.session, invitation.plan, invitation.coordinator)
+            approval_of(site, invitation.plan, invited(invitation))
 
     def _counted(self, plan: EvaluationPlan) -> ScoreHistogram:
         """The rows under noise, whatever they are."""
@@ -574,7 +579,7 @@ class Participant:
             refuse_unread(site)
         # Of two rounds the first is approved of.
         evaluation = invitation.follows or invitation.session
-        return approval_of(site, evaluation, invitation.plan, invitation.coordinator)
+        return approval_of(site, invitation.plan, invited(invitation, evaluation))
 
     def _read(self, plan: EvaluationPlan) -> tuple[Fingerprint | None, RowSummary | None]:
         """The rows of an exact sum, where no model is needed to have them.

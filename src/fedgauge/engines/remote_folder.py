@@ -19,7 +19,6 @@ from fedgauge.engines.folder import Folder, InTheWay, beside
 from fedgauge.errors import ExchangeError, FedgaugeError, InputError
 from fedgauge.escaping import in_one_line
 
-_REMOTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _LOCAL: Final = ("file", "local")
 _PACKAGES: Final = {
     "s3": "s3fs",
@@ -47,7 +46,7 @@ T = TypeVar("T")
 
 def is_remote(where: str) -> bool:
     """Whether a folder is named by an address, such as ``s3://bucket/run-1``."""
-    return _REMOTE.match(where) is not None
+    return "://" in where
 
 
 class _Unfit(ExchangeError):
@@ -164,9 +163,9 @@ class RemoteFolder(Folder):
 
     def _beside(self, name: str) -> Iterator[str]:
         """The names that :func:`beside` gave to versions of a file."""
-        *_, kind, ending = name.split(".")
-        stem = name.removesuffix(f"{kind}.{ending}")
-        made = re.compile(rf"{re.escape(stem)}[0-9a-f]{{16}}\.{kind}\.{ending}")
+        *stem, kind, ending = name.split(".")
+        parts = [*map(re.escape, stem), "[0-9a-f]{16}", re.escape(kind), re.escape(ending)]
+        made = re.compile(r"\.".join(parts))
         yield from filter(made.fullmatch, self.names())
 
     def _size(self, name: str) -> int | None:

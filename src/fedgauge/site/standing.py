@@ -2,7 +2,8 @@
 
 import hashlib
 from collections.abc import Iterator
-from datetime import date, datetime
+from contextlib import suppress
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
@@ -17,10 +18,18 @@ from fedgauge.site.ledger_entries import StandingUse
 from fedgauge.site.site import Site, approval_path, require_approval, require_approver
 from fedgauge.storage import MALFORMED, read_bounded
 
-_MOST_BYTES: Final = 2000
+_MOST_BYTES: Final = 1 << 16
 _MOST_TIMES: Final = 1000
 _MOST_FILES: Final = 100
 _ENDING: Final = ".standing"
+
+
+class Invited(NamedTuple):
+    """An evaluation that a site is asked to join, by whom and with whom."""
+
+    session: bytes
+    coordinator: bytes
+    members: tuple[bytes, ...]
 
 
 class StandingApproval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -28,7 +37,8 @@ class StandingApproval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     It is for a plan, all of it, asked for by one coordinator, on one dataset of one site or, with
     a pattern such as ``stroke-{year}-W{week}``, on those of its periods: at most `times`
-    evaluations, joined on the day `until` at the latest, in UTC.
+    evaluations, joined on the day `until` at the latest, in UTC. One for restarts also says which
+    evaluation was approved, and of which `sites`: a restart is of some of them.
     """
 
     plan: str
@@ -38,6 +48,8 @@ class StandingApproval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     until: str
     approver: str
     signature: bytes = b""
+    evaluation: str = ""
+    sites: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -60,10 +72,15 @@ class StandingApproval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         date.fromisoformat(self.until)
         return approver in site.approvers and verify(approver, self._about(site), self.signature)
 
-    def fits(self, site: Site, plan: EvaluationPlan, coordinator: bytes) -> bool:
+    def fits(self, site: Site, plan: EvaluationPlan, asked: Invited) -> bool:
         """Whether it is about this plan, by this coordinator, on the data of today."""
-        asked = (plan.whole.digest, key_to_text(coordinator), _data_of(site))
-        return asked == (self.plan, self.coordinator, self.dataset)
+        data = site.dataset if self.evaluation else _data_of(site)
+        if self.evaluation == asked.session.hex():
+            return False  # which has an approval of its own, or had one
+        if self.evaluation and not {*map(key_to_text, asked.members)} <= {*self.sites}:
+            return False
+        about = (plan.whole.digest, key_to_text(asked.coordinator), data)
+        return about == (self.plan, self.coordinator, self.dataset)
 
     @property
     def use(self) -> StandingUse:
@@ -104,7 +121,32 @@ def approve_ahead(
         times,
         until.isoformat(),
         key_to_text(key.public),
-    ).signed(site, key)
+    )
+    return _keep(site, approval.signed(site, key))
+
+
+def approve_restart(site: Site, plan: EvaluationPlan, asked: Invited, key: SigningKey) -> Path:
+    """Sign that an evaluation that was approved may be started again, if it cost nothing here."""
+    until = plans.now().date() + timedelta(days=site.policy.session_days)
+    for path in (site.folder / "sessions").glob(f"*{_ENDING}"):
+        with suppress(*MALFORMED, OSError, ValueError):
+            old = msgspec.json.decode(read_bounded(path, _MOST_BYTES), type=StandingApproval)
+            if old.evaluation and date.fromisoformat(old.until) < plans.now().date():
+                path.unlink()
+    approval = StandingApproval(
+        plan.whole.digest,
+        key_to_text(asked.coordinator),
+        site.dataset,
+        1,
+        until.isoformat(),
+        key_to_text(key.public),
+        evaluation=asked.session.hex(),
+        sites=tuple(map(key_to_text, asked.members)),
+    )
+    return _keep(site, approval.signed(site, key))
+
+
+def _keep(site: Site, approval: StandingApproval) -> Path:
     path = site.folder / "sessions" / f"{approval.id}{_ENDING}"
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -126,24 +168,29 @@ def standing_approvals(site: Site) -> Iterator[StandingApproval]:
             yield found
 
 
-def fitting_approvals(
-    site: Site, plan: EvaluationPlan, coordinator: bytes
-) -> list[StandingApproval]:
-    """Those about this plan by this coordinator, used up or not."""
-    return [each for each in standing_approvals(site) if each.fits(site, plan, coordinator)]
+def fitting_approvals(site: Site, plan: EvaluationPlan, asked: Invited) -> list[StandingApproval]:
+    """Those about this plan by this coordinator, of these sites, used up or not."""
+    return [each for each in standing_approvals(site) if each.fits(site, plan, asked)]
 
 
-def approval_of(site: Site, session: bytes, plan: EvaluationPlan, coordinator: bytes) -> Approved:
+def approval_of(site: Site, plan: EvaluationPlan, asked: Invited) -> Approved:
     """Who approved of a session here, by itself or ahead; PlanRefused where nobody has.
 
     Joined under a standing approval, a session goes on until that is withdrawn.
     """
+    session = asked.session
     if approval_path(site, session).exists():
-        return Approved(require_approval(site, session, plan))
+        approver = require_approval(site, session, plan)
+        restart = (each for each in standing_approvals(site) if each.evaluation == session.hex())
+        return Approved(approver, next((each.use for each in restart), None))
     spend = site.ledger.sessions().get(session)
     if spend is not None and spend.asked.standing is not None:
-        return _unless_withdrawn(site, spend.asked.standing, plan, coordinator)
-    fitting = fitting_approvals(site, plan, coordinator)
+        return _unless_withdrawn(site, spend.asked.standing, plan, asked)
+    fitting = [
+        each
+        for each in fitting_approvals(site, plan, asked)
+        if not (each.evaluation and site.ledger.uses(each.id))  # paid for, or still under way
+    ]
     if not fitting:
         return Approved(require_approval(site, session, plan))  # which says why not
     today = _latest(site).date()
@@ -159,14 +206,14 @@ def approval_of(site: Site, session: bytes, plan: EvaluationPlan, coordinator: b
 
 
 def _unless_withdrawn(
-    site: Site, use: StandingUse, plan: EvaluationPlan, coordinator: bytes
+    site: Site, use: StandingUse, plan: EvaluationPlan, asked: Invited
 ) -> Approved:
-    for each in fitting_approvals(site, plan, coordinator):
+    for each in fitting_approvals(site, plan, asked):
         if each.use == use:
             return Approved(key_from_text(each.approver), use)
     raise PlanRefused(
-        "the standing approval that this evaluation was joined under was withdrawn, or is for "
-        "other data. Ask the approver for another, or abandon the evaluation."
+        "no approver has signed this evaluation, or what it was joined under was withdrawn, or is "
+        "for other data. Ask the approver for another approval, or abandon the evaluation."
     )
 
 
