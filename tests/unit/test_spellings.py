@@ -8,12 +8,14 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from plans import plan_for
 from workbooks import pack, parts, rows_of
 
 import fedgauge as fg
 from fedgauge.data.columns import spelled_numbers
 from fedgauge.data.rewriting import Rewrite
 from fedgauge.data.row_checks import LenientRows
+from fedgauge.engines.contribution import count_exactly
 
 GERMAN = "Fälle;Maß\nja;0,5\nnein;0,25\nja;0,75\n"
 LABELS, SCORES = ["ja", "nein", "ja"], [0.5, 0.25, 0.75]
@@ -180,6 +182,11 @@ def test_rows_without_a_label_or_a_score_are_dropped_where_that_is_asked_for(tmp
     rows = LenientRows(file)
     assert read(rows)[1].tolist() == [0.1, 0.9]
     assert rows.left_out == {"malformed": 0, "dropped": 3}
+    _, summary = count_exactly(plan_for(bins=8), file(), file)
+    assert summary.oddities.dropped == 3  # for the operator, at a site as well
+    assert "3 left out" in summary.in_words
+    told = summary.oddities.as_refused(clips=True)
+    assert told == ["3 rows have no label or no score: left out."]
     path.write_text("y,z,p,q\n0,1,0.1,0.2\n0,,0.1,0.2\n0,1,0.1,\n")
     several = fg.ScoreFile(path, label=["y", "z"], score=["p", "q"], drop_missing=True)
     assert (sum(map(len, several())), several.dropped) == (1, 2)
