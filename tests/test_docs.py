@@ -3,15 +3,20 @@
 import ast
 import doctest
 import re
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from messy import write_messy
 
 import fedgauge as fg
 import fedgauge.storage
 from fedgauge import protocol
-from fedgauge.data import files as tables
-from fedgauge.data import rewriting
+from fedgauge.data import rewriting, text_files, workbooks
 from fedgauge.engines import exchange
 from fedgauge.histograms import calibrator
 from fedgauge.local import messages
@@ -111,6 +116,25 @@ def test_examples_print_what_is_shown(page):
     told = []
     outcome = doctest.DocTestRunner().run(test, out=told.append)
     assert outcome.failed == 0, "".join(told)
+
+
+@pytest.mark.slow  # Spark and Dask are not installed for tests; Ray starts processes
+@pytest.mark.parametrize("place", range(3), ids=["pyspark", "dask", "ray"])
+def test_recipes_for_clusters_run_as_written(place, tmp_path, request):
+    pytest.importorskip(request.node.callspec.id, reason="it is not installed")
+    text = (DOCS / "clusters.md").read_text()
+    recipe = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)[place]
+    rng = np.random.default_rng(0)
+    scores = rng.random(1_000_000)
+    labels = (rng.random(1_000_000) < scores).astype(int)
+    for part in range(4):
+        table = pa.table({"y": labels[part::4], "p": scores[part::4]})
+        pq.write_table(table, tmp_path / f"scores-{part}.parquet")
+    (tmp_path / "recipe.py").write_text(recipe)
+    done = subprocess.run(
+        [sys.executable, "recipe.py"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith(shown(DOCS / "clusters.md"))
 
 
 def test_calibration_runs_as_written(tmp_path, shell, monkeypatch, capsys):
@@ -313,9 +337,10 @@ def test_the_page_of_formats_states_the_largest_sizes_that_are_read():
     }
     assert sizes == {
         "`*.csv`, `*.tsv`, `*.parquet`": [rewriting._LONGEST],
+        "`*.xlsx`": [workbooks._MOST_WORDS, workbooks._MOST_SHEET],
         "`plan.toml`, `second.json`": [limits.MOST_BYTES],
         "`result.json`": [fedgauge.storage.MOST_RESULT, exchange._MOST_RESULT],
-        "`map.json`, `site.toml`": [calibrator.MOST_BYTES],
+        "`map.json`, `site.toml`, `clients.toml`": [calibrator.MOST_BYTES],
         "`*.fgc`": [consortium.Consortium.most],
         "`*.fgx`": [protocol.MOST_BYTES, exchange._MOST_EVIDENCE],
         "`*.fgr`": [messages.MOST_BYTES],
@@ -324,7 +349,7 @@ def test_the_page_of_formats_states_the_largest_sizes_that_are_read():
         "the head of a ledger and its witness": [ledger_file._MOST_BYTES],
     }
     assert policy._MOST_BYTES == calibrator.MOST_BYTES
-    assert f"{tables._MOST_COLUMNS:,} columns" in text
+    assert f"{text_files._MOST_COLUMNS:,} columns" in text
 
 
 def texts_of_the_package():
@@ -382,3 +407,12 @@ def test_tests_that_pages_name_are_there():
     for page in DOCS.glob("*.md"):
         for path in re.findall(r"`(tests/\w+/test_\w+\.py)`", page.read_text()):
             assert (ROOT / path).is_file(), (page.name, path)
+
+
+def test_the_settings_for_messy_files_are_those_of_the_fixture(tmp_path, shell):
+    text = (DOCS / "messy-files.md").read_text()
+    (settings,) = re.findall(r"```toml\n(.*?)```", text, flags=re.DOTALL)
+    write_messy(tmp_path).write_text(settings)
+    command, *shown = re.findall(r"```text\n\$ (.*?)```", text, flags=re.DOTALL)[0].splitlines()
+    done = shell(command, tmp_path)
+    assert [done.stderr.strip(), done.stdout.splitlines()[0]] == shown

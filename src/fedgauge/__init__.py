@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from fedgauge.data.examples import Examples
     from fedgauge.data.files import ScoreFile, ScoreTable
     from fedgauge.data.ids import IdTable
+    from fedgauge.data.queries import ScoreQuery
+    from fedgauge.engines.contribution import count
     from fedgauge.engines.simulation import evaluate
     from fedgauge.estimation.distribution import Aligned, Quantile, Range
     from fedgauge.histograms.axis import Axis
@@ -167,6 +169,7 @@ __all__ = [
     "RocCurveDisplay",
     "ScoreFile",
     "ScoreHistogram",
+    "ScoreQuery",
     "ScoreSums",
     "ScoreTable",
     "SecureAggregation",
@@ -178,6 +181,7 @@ __all__ = [
     "TwoRound",
     "UndefinedMetric",
     "area_error",
+    "count",
     "diff",
     "encode_rows",
     "evaluate",
@@ -195,6 +199,8 @@ _HOMES: Final = {
     "data.examples": "Examples",
     "data.files": "ScoreFile ScoreTable",
     "data.ids": "IdTable",
+    "data.queries": "ScoreQuery",
+    "engines.contribution": "count",
     "engines.simulation": "evaluate",
     "estimation.distribution": "Aligned Quantile Range",
     "histograms.axis": "Axis",
@@ -250,7 +256,7 @@ if not TYPE_CHECKING:  # which would take every name for one that exists
         return value
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__, *_ROOMS.split()})
+        return [*__all__, "__version__"]
 
 
 logging.getLogger("fedgauge").addHandler(logging.NullHandler())

@@ -14,6 +14,8 @@ from cards import cards_of, forged, key_of, text_of
 from fuzz_inputs import Unmade, each_alone, forgiving, new_folder, pack, part_of, parts_of
 from plans import report_plan, small_noisy_plan
 from sites import make_site
+from workbooks import pack as pack_parts
+from workbooks import parts, rows_of
 
 import fedgauge as fg
 from fedgauge.data.rewriting import Rewrite
@@ -310,6 +312,29 @@ def parquet():
         raise Unmade
 
     return [json.dumps(each).encode() for each in (columns, other)], run
+
+
+def workbook():
+    """The parts of a workbook, in a zip whose checksums fit."""
+    path = new_folder() / "rows.xlsx"
+    words = "<si><t>y</t></si><si><r><t>p</t></r></si>"
+    shared = '<row r="1"><c t="s"><v>0</v></c><c t="s"><v>1</v></c></row><row><c><v>1</v></c></row>'
+    rows = rows_of(("y", "p", "g", "s", "id"), (0, 0.5, "a", "x", 1), (1, "45%", "b", "y", 2))
+
+    def run(data):
+        with forgiving(OSError):
+            made = {str(name): str(part) for name, part in json.loads(data).items()}
+            pack_parts(path, made)
+            read_rows(path)
+            return
+        raise Unmade
+
+    return [json.dumps(each).encode() for each in (parts(rows), parts(shared, words))], run
+
+
+def workbook_bytes():
+    path = pack_parts(new_folder() / "rows.xlsx", parts())
+    return read_as("rows.xlsx", [path.read_bytes()])
 
 
 def parquet_bytes():

@@ -77,6 +77,8 @@ TARGETS = {
     "packed-csv": Target("raw", fuzz_files.packed_csv),
     "parquet": Target("json", fuzz_files.parquet),
     "parquet-bytes": Target("raw", fuzz_files.parquet_bytes),
+    "workbook": Target("json", fuzz_files.workbook),
+    "workbook-bytes": Target("raw", fuzz_files.workbook_bytes),
 }
 
 

@@ -19,6 +19,7 @@ import pytest
 import typer
 from commands import complaint, run, words
 from matplotlib.image import imread
+from messy import write_messy
 from scipy import special
 
 import fedgauge as fg
@@ -171,11 +172,19 @@ def test_files_that_cannot_be_evaluated_together_or_at_all(folder):
     for files, told in (
         (["scores.parquet", "--label", "p"], "one column cannot be two things"),
         (["site-s0.csv", "site-s0.csv.gz"], "Rename one"),
-        (["old"], "old: this is a folder. Name the files in it"),
         (["no-*.csv"], "no-*.csv: there is no such file"),
         *([[name], name] for name in ("x[bold]y.csv", "x:id:y.csv", "x[/]y.csv")),
     ):
         assert told in complaint(run("evaluate", *COLUMNS, *files))
+
+
+def test_a_folder_is_a_client_or_holds_them_by_a_partition():
+    Path("lake/site=a").mkdir(parents=True)
+    shutil.copy("site-s0.csv", "lake/site=a/rows.csv")
+    by_name = run("evaluate", *COLUMNS, "lake/site=a", "site-s1.csv")
+    assert (by_name.exit_code, by_name.stdout[:9]) == (0, "2 clients")
+    by_partition = run("evaluate", *COLUMNS, "lake", "--client", "site")
+    assert (by_partition.exit_code, by_partition.stdout[:9]) == (0, "1 client,")
 
 
 def test_remedies_are_options_of_the_command():
@@ -224,7 +233,7 @@ def test_examples_of_the_help_run(folder):
     for site in ("a", "b"):
         Path(f"other-{site}.csv").write_text("outcome,risk\nyes,0.9\nno,0.2\n")
     text = words(run("evaluate", "--help").stdout)
-    first, second, third, fourth, points, european, mapped, rehearsed, searched, *sliced = (
+    first, second, third, fourth, points, european, own, mapped, rehearsed, searched, *sliced = (
         re.findall(r"fedgauge (evaluate \S+ .*?)(?= fedgauge| Arguments)", text)
     )
     assert run(*first.split()).exit_code == 0
@@ -238,6 +247,8 @@ def test_examples_of_the_help_run(folder):
     assert run(*points.split()).exit_code == 0
     Path("export.csv").write_text("y;p\n0;0,25\n1;0,75\n")
     assert run(*shlex.split(european)).exit_code == 0
+    write_messy(folder)
+    assert run(*own.split()).exit_code == 0
     fg.Calibrator("platt", Beta(0.8, 0.8, -0.1)).to_json("map.json")
     assert run("evaluate", *sites, *mapped.split()[2:]).exit_code == 0
     options = ["--clients", 4, "--examples", 300, "--privacy", "sa", "--min-cell", 0]

@@ -431,3 +431,21 @@ def test_what_is_no_pair_list_or_column_is_refused():
         (read_columns, "--group", ["sex"], "such as sex=COLUMN"),
     ):
         refused(fg.InputError, f"{option}.*{told}", read, option, text)
+
+
+def test_explain_prints_the_sql_of_a_plan(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    axis = fg.Axis.uniform(2, outside="clip")
+    fg.EvaluationPlan.for_histogram(axis, fg.Cohort(3)).save("plan.toml")
+    answer = run("explain", "plan.toml", "--sql", "select y, p from scores;", columns=400)
+    assert answer.exit_code == 0
+    assert answer.stdout.startswith("select case when c2 >= '0.0'::float8")
+    assert answer.stdout.endswith(
+        "(\nselect y, p from scores\n) as scores (c1, c2)\ngroup by 1, 2\n"
+    )
+    task = fg.BinaryTask(groups={"sex": ["f"]})
+    fg.EvaluationPlan.for_histogram(axis, fg.Cohort(3), task=task).save("groups.toml")
+    for told, *more in (("reads rows", "groups.toml", "select 1"), ("a query", "plan.toml", " ")):
+        answer = run("explain", more[0], "--sql", more[1])
+        assert answer.exit_code == 2
+        assert told in " ".join(answer.stderr.split())

@@ -1,5 +1,6 @@
 """The result a user holds: numbers, words and curves from counts."""
 
+import json
 import math
 import sys
 from html.parser import HTMLParser
@@ -440,3 +441,48 @@ def test_rows_of_a_result_say_what_is_listed_and_recorded():
         *("log_loss", "brier_score", "normalized_entropy"),
         *("expected_calibration_error", "calibration_in_the_large"),
     ]
+
+
+def test_first_tries_in_python_say_what_to_write_or_show_it(tmp_path):
+    """What somebody types who has read nothing."""
+    labels, scores = [0, 1, 1, 0], [0.2, 0.7, 0.9, 0.6]
+    with pytest.raises(fg.PlanError, match=r"fg\.evaluate\(\{\"all\": \(y_true, y_score\)\}\)"):
+        fg.evaluate(labels, scores)
+    with pytest.raises(fg.InputError, match=r'\{"site-a": \(y_true, y_score\)'):
+        fg.evaluate((labels, scores))
+    result = fg.evaluate({"all": (labels, scores)})
+    assert repr(result.at_threshold(0.5)).startswith(
+        "<AtThreshold 0.5: precision 0.6667, recall 1, specificity 0.5, npv 1, accuracy 0.75"
+    )
+    assert "precision undefined" in repr(result.at_threshold(1.0))
+    table = result.threshold_table([0.5, 1.0])
+    assert table[1].threshold == 1.0
+    assert repr(table).splitlines()[1].split() == ["0.5", "0.6667", "1", "0.5", "1", "0.75"]
+    frame = table.to_frame()
+    assert frame["threshold"].tolist() == [0.5, 1.0]
+    assert frame["fp"].tolist() == [1.0, 0.0]
+    assert frame["precision"].isna().tolist() == [False, True]
+    assert repr(result.calibrator("beta")).endswith("fitted to 4 examples>")
+    result.to_json(tmp_path / "r.json")
+    assert result.to_dict() == json.loads((tmp_path / "r.json").read_text())
+    path = tmp_path / "a.csv"
+    path.write_text("y,p,s\n0,0.5,a\n")
+    table = fg.ScoreTable(path, client="s", label="y", score="p")
+    assert repr(table) == f"<ScoreTable of {path}: label 'y', score 'p', client 's'>"
+
+
+def test_pictures_and_methods_are_those_that_a_result_has():
+    rng = np.random.default_rng(2)
+    labels = rng.integers(2, size=300)
+    two = fg.evaluate({"all": (labels, 0.5 * labels + 0.5 * rng.random(300))})
+    assert len(two.plot().axes) == 4
+    margins = fg.evaluate({"all": (labels, 9.0 * labels - rng.random(300))}, axis="two-round")
+    assert len(margins.plot().axes) == 2
+    classes = fg.MulticlassTask(labels=["a", "b"], also=["confusion"])
+    rows = fg.Examples(np.array(["a", "b"])[labels], rng.random((300, 2)))
+    several = fg.evaluate({"all": rows}, task=classes)
+    assert len(several.plot().axes) == 4
+    named = {"macro", "confusion_matrix", "top_k_accuracy"}
+    assert named <= {*dir(several)}
+    assert not named & {*dir(two)}
+    assert {"roc_auc", "compare", "plot"} <= {*dir(two)} & {*dir(several)}

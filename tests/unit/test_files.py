@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fedgauge as fg
-from fedgauge.data.files import some_labels
+from fedgauge.data.files import PlacedColumn, some_labels
 
 ENDINGS = ["csv", "tsv", "csv.gz", "tsv.gz", "parquet", "pq"]
 ROWS = 100_000  # several Parquet row groups and CSV blocks
@@ -209,8 +209,9 @@ PARQUET = parquet_bytes()
 def test_content_that_is_not_what_the_name_says(tmp_path):
     for name, content, told in (
         *((f"x.{end}", b"", r"the file is empty \(0 bytes\)") for end in ("csv", "tsv", "parquet")),
-        *((name, CSV, "use .csv, .tsv or .parquet") for name in ("x.txt", "x", "x.xlsx", "x.gz")),
-        ("x.csv.zip", CSV, "use .csv, .tsv or .parquet"),
+        *((name, CSV, "use .csv, .tsv, .parquet or") for name in ("x.txt", "x", "x.xls", "x.gz")),
+        ("x.csv.zip", CSV, "use .csv, .tsv, .parquet or .xlsx"),
+        ("x.xlsx", CSV, "not an Excel workbook"),
         ("x.parquet", CSV, f"not a Parquet file, {AGAIN}"),
         ("x.csv", PARQUET, "a Parquet file, not CSV. Rename it to end in .parquet"),
         ("x.csv.gz", CSV, f"not a gzip file, {AGAIN}"),
@@ -500,6 +501,7 @@ def test_few_labels_are_named_and_many_values_are_not(tmp_path, ending):
             files[-1].write_text(f"y,p\n{text}")
         else:
             parquet(files[-1], y=labels, p=[0.5] * 3)
-    assert some_labels(files, "y", most=3) == ["maybe", "no", "yes"]
-    assert some_labels(files, "y", most=2) is None
-    assert some_labels(files[:1], "y", most=2) == ["no", "yes"]
+    columns = [PlacedColumn(path, "y") for path in files]
+    assert some_labels(columns, most=3) == ["maybe", "no", "yes"]
+    assert some_labels(columns, most=2) is None
+    assert some_labels(columns[:1], most=2) == ["no", "yes"]

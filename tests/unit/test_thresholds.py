@@ -218,7 +218,10 @@ def test_a_row_says_all_about_a_metric_and_a_threshold_what_it_has():
         exact(math.inf).precision  # noqa: B018
     at = exact(0.25)
     assert float(at) == at.threshold == 0.25
-    assert repr(at) == "<AtThreshold 0.25: precision, recall, specificity, npv, accuracy, ...>"
+    assert repr(at) == (
+        "<AtThreshold 0.25: precision 0.6667, recall 0.9333, specificity 0.5333, npv 0.8889, "
+        "accuracy 0.7333, ...>"
+    )
     assert isinstance(at.precision.parts, MappingProxyType)
     at = exact()
     found = at.as_dict()

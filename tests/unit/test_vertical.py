@@ -217,7 +217,7 @@ def test_one_table_holds_the_labels_of_all_parties(tmp_path):
         assert {k: v.tolist() for k, v in by_party.items()} == {"b": [0.1, 0.3], "a": [0.2, 0.4]}
     bare = frame.replace("a", None).head(2)
     nobodys = fg.IdTable(bare, id="id", value="y", party="shop")
-    refused(fg.InputError, r"'shop' names no party in 1 row", join, {1: 0.5}, nobodys)
+    refused(fg.InputError, r"'shop' names no party in some rows", join, {1: 0.5}, nobodys)
 
 
 def test_parties_that_score_may_hold_files(tmp_path):

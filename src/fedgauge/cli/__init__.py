@@ -180,7 +180,7 @@ def main() -> NoReturn:
     if code == _INTERRUPTED:
         stderr.print("fedgauge: stopped.")
         code = 1
-    files = sys.modules.get("fedgauge.data.files")  # where rows were read
+    files = sys.modules.get("fedgauge.data.text_files")  # where rows were read
     if files is not None and files.is_reading_ahead():
         with suppress(OSError, ValueError, AttributeError):  # streams that are full or closed
             sys.stdout.flush()

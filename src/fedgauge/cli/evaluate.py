@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+import click
 import typer
 
 import fedgauge as fg
+from fedgauge.cli.client_files import ClientFiles, RowFiles
 from fedgauge.cli.command import command
 from fedgauge.cli.options import (
     STDOUT,
@@ -46,6 +49,7 @@ from fedgauge.cli.terminal import (
 from fedgauge.plan.task import measured_by
 
 if TYPE_CHECKING:
+    from fedgauge.data.examples import RowSource
     from fedgauge.plan.task import MeasuredTask
     from fedgauge.privacy import PrivacyModel
 
@@ -56,6 +60,12 @@ _IN_PLANS = {
     *("examples", "positive_rate", "scores", "bins", "tree", "axis", "range_", "values", "clip"),
     *("score_sums", "calibrator", "positive", "crossed", "also", "pair"),
 }
+# Options of `evaluate` that a file of settings takes the place of.
+_IN_SETTINGS = {
+    *("label", "score", "class_scores", "model_score", "positive", "client", "subject"),
+    *("separator", "decimal", "encoding", "drop_missing"),
+}
+_POOLED = SliceColumns("", ())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +76,16 @@ class RowOptions(FileOptions):
         str | None,
         typer.Option(help="Column that names the client. Without it each file is one client."),
     ] = None
+    clients: Annotated[
+        Path | None,
+        typer.Option(
+            help="Settings in TOML in place of files: a table for each client, with its path, "
+            "columns and spelling."
+        ),
+    ] = None
+    drop_missing: Annotated[
+        bool, typer.Option("--drop-missing", help="Leave out rows without a label or a score.")
+    ] = False
     subject: Annotated[
         str | None, typer.Option(help="Column of the subject's id, for --unit subject.")
     ] = None
@@ -122,9 +142,9 @@ class OutputOptions:
 @command(usual=_USUAL)
 def evaluate(
     files: Annotated[
-        list[Path],
-        typer.Argument(help="CSV, TSV (also .gz) or Parquet files of labels and scores."),
-    ],
+        list[Path] | None,
+        typer.Argument(help="CSV, TSV (also .gz), Parquet or Excel files of labels and scores."),
+    ] = None,
     *,
     columns: ColumnOptions,
     rows: RowOptions,
@@ -143,6 +163,7 @@ def evaluate(
       fedgauge evaluate site-*.csv --label y --score p --at 0.5 --at-fpr 0.01
       fedgauge evaluate points.csv --label y --score points --values 0..10
       fedgauge evaluate export.csv --label y --score p --separator ';' --decimal ','
+      fedgauge evaluate --clients clients.toml
       fedgauge evaluate site-*.csv --label y --score p --calibrator map.json
       fedgauge evaluate site-*.csv --label y --score p --plan plan.toml
       fedgauge evaluate site-*.csv --label y --score p --axis two-round
@@ -151,25 +172,52 @@ def evaluate(
       fedgauge evaluate clinic-*.csv --label kind --class-scores flu=p_flu,cold=p_cold,well=p_well
     """
     refuse_to_replace(json=output.json, plots=output.plots, html=output.html)
-    with naming_labels(files, columns.label, rows.dialect) as known:
-        design, task, where = _design(files, columns, privacy, bins, thresholds)
+    settings = _settings(files, rows)
+    row_files = (
+        RowFiles.alike(files or [], columns.label or "", rows.dialect)
+        if settings is None
+        else settings.row_files
+    )
+    with naming_labels(row_files.labels) as known:
+        design, task, where = _design(row_files, settings, columns, privacy, bins, thresholds)
         known += filter(None, task.labels_told)
         if not task.models:
             refuse_given({"margin"}, "{} is for two models (--model-score). Leave it out.")
-        clients = make_clients(
-            *(files, rows.client, where.label, where.score),
-            *(rows.subject, rows.dialect, where.group),
+        clients = (
+            settings.of_task(task)
+            if settings is not None
+            else make_clients(
+                *(files or [], rows.client, where.label, where.score),
+                *(rows.subject, rows.dialect, where.group),
+                drop_missing=rows.drop_missing,
+            )
         )
         design |= {"estimator": estimator.make(), "seed": privacy.seed}
         result = with_progress(lambda: fg.evaluate(clients, **design))
-        _say(result, where, files, rows, thresholds, output)
+        _say_dropped(clients)
+        _say(result, where, row_files, thresholds, output)
     better = bins.exact_values(result.plan.axis)
     if better is not None and not screen.quiet and hold_whole_numbers(clients):
         note(f"the scores are whole numbers: {better}")
 
 
+def _settings(files: list[Path] | None, rows: RowOptions) -> ClientFiles | None:
+    """The file of settings, or None if files are named one by one."""
+    if rows.clients is None:
+        if not files:
+            context = click.get_current_context()
+            (param,) = (each for each in context.command.params if each.name == "files")
+            raise click.MissingParameter(ctx=context, param=param)  # as if they were required
+        return None
+    if files:
+        raise fg.InputError(f"{rows.clients} names the files. Leave out {files[0]}, or --clients.")
+    refuse_given(_IN_SETTINGS, f"{rows.clients} says it: leave out {{}}, or --clients.")
+    return ClientFiles(rows.clients)
+
+
 def _design(
-    files: list[Path],
+    files: RowFiles,
+    settings: ClientFiles | None,
     columns: ColumnOptions,
     privacy: SimulatedPrivacy,
     bins: BinOptions,
@@ -182,14 +230,19 @@ def _design(
         plan = fg.EvaluationPlan.load(privacy.plan)
         task, model = measured_by(plan.task), plan.privacy
         design: dict[str, Any] = {"plan": plan}
-        where = columns.planned(task)
+        where = _POOLED if settings is not None else columns.planned(task)
         if not plan.is_noisy:
             refuse_exact({"no_shrink"})
     else:
         model = privacy.model()
         bins.refuse_idle(model)
         one_by_one = model.sends_reports or bins.is_searching
-        task, where = columns.task(one_by_one=one_by_one, files=files)
+        if settings is None:
+            task, where = columns.task(one_by_one=one_by_one, files=files)
+        else:
+            groups = columns.groups(files)
+            task = settings.task(columns.apart(one_by_one=one_by_one), groups)
+            where = _POOLED._replace(group={name: name for name in groups})
         design = {
             "privacy": model,
             "axis": bins.make(clip=bins.clip, noisy=model.adds_noise),
@@ -208,16 +261,22 @@ def _design(
     return design, task, where
 
 
+def _say_dropped(clients: fg.ScoreTable | Mapping[str, RowSource]) -> None:
+    """How many rows were left out: for whoever holds them, and in no result."""
+    for source in (clients,) if isinstance(clients, fg.ScoreTable) else clients.values():
+        if source.dropped:
+            note(f"{source}: {source.dropped:,} rows without a label or a score were left out.")
+
+
 def _say(
     result: fg.Evaluation,
     where: SliceColumns,
-    files: list[Path],
-    rows: RowOptions,
+    files: RowFiles,
     thresholds: ThresholdOptions,
     output: OutputOptions,
 ) -> None:
     """Save what was asked for, and print the rest."""
-    for warning in check_groups(result, where, files, rows.dialect["separator"]):
+    for warning in check_groups(result, where, files):
         warn(warning)
     result = thresholds.at_level(result)
     words, tables = with_progress(

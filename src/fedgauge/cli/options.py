@@ -29,7 +29,7 @@ import fedgauge as fg
 from fedgauge.errors import InputError
 
 if TYPE_CHECKING:
-    from fedgauge.data.files import GroupColumns, LabelColumns, ScoreColumns
+    from fedgauge.data.files import GroupColumns, LabelColumns, PlacedColumn, ScoreColumns
     from fedgauge.histograms.axis import Outside
     from fedgauge.privacy import AnyPrivacyModel, PrivacyModel
 
@@ -283,13 +283,19 @@ class FileOptions:
     decimal: Annotated[
         str | None, typer.Option(help=r"Decimal mark in a CSV file. \[default: .]")
     ] = None
+    encoding: Annotated[
+        str | None,
+        typer.Option(help=r"Encoding of a text file, such as cp1252. \[default: utf-8]"),
+    ] = None
 
     @property
     def dialect(self) -> DialectOptions:
         """What the library is told; shells leave a tab as it is written."""
         tab = self.separator in ("\\t", "tab")
         return DialectOptions(
-            separator="\t" if tab else self.separator, decimal=self.decimal or "."
+            separator="\t" if tab else self.separator,
+            decimal=self.decimal or ".",
+            encoding=self.encoding or "utf-8",
         )
 
 
@@ -330,23 +336,28 @@ def make_clients(
     subject: str | None,
     dialect: DialectOptions,
     group: GroupColumns = None,
+    *,
+    drop_missing: bool = False,
 ) -> Any:
     """The clients that the files hold."""
     columns: Any = {"label": label, "score": score, "group": group, "subject": subject, **dialect}
+    columns["drop_missing"] = drop_missing
     if client is not None:
         return fg.ScoreTable(files, client=client, **columns)
-    from fedgauge.data.files import refuse_repeated_files
+    from fedgauge.data.files import name_of, refuse_repeated_files
 
     refuse_repeated_files(files)
-    clients: dict[str, fg.ScoreFile] = {}
+    clients: dict[str, fg.ScoreFile | fg.ScoreTable] = {}
     for path in files:
-        file = fg.ScoreFile(path, **columns)
-        if file.name in clients:
+        is_folder = path.is_dir()
+        file = (fg.ScoreTable if is_folder else fg.ScoreFile)(path, **columns)
+        name = path.name.rpartition("=")[2] if is_folder else name_of(path)
+        if name in clients:
             raise fg.InputError(
-                f"two files make a client named {file.name!r}: {clients[file.name].path} and "
-                f"{path}. Rename one, or name a client column with --client."
+                f"two files make a client named {name!r}: {clients[name]} and {path}. Rename one, "
+                "or name a client column with --client."
             )
-        clients[file.name] = file
+        clients[name] = file
     return clients
 
 
@@ -356,25 +367,26 @@ def load_map(path: Path | None) -> fg.Calibrator | None:
 
 
 @contextmanager
-def naming_labels(files: list[Path], column: str, dialect: DialectOptions) -> Iterator[list[str]]:
-    """Say which labels a column has where they do not fit; classes in what it yields are known."""
+def naming_labels(columns: Sequence[PlacedColumn]) -> Iterator[list[str]]:
+    """Say which labels columns have where they do not fit; classes in what it yields are known."""
     known: list[str] = []
     try:
         yield known
     except fg.LabelError as error:
-        if "=" in column:  # of several labels a row nobody knows which it was
+        if any("=" in each.column for each in columns):  # nobody knows which of several it was
             raise
         from fedgauge.data.files import some_labels
 
         most = len(known) + _MOST_STRANGE if known else _MOST_LABELS
-        labels = some_labels(files, column, most=most, separator=dialect["separator"])
+        labels = some_labels(columns, most=most)
         if labels is None:
             has = f"has more than {most} different values. Is it the label?"
         else:
             strange = [each for each in labels if each.strip() not in known] or labels
             has = "also has" if len(strange) < len(labels) else "has"
             has += f" {', '.join(repr(shorten(each, 24)) for each in strange)}."
-        where = f"Column {column!r}" + (" of all files together" if len(files) > 1 else "")
+        names = " and ".join(sorted({repr(each.column) for each in columns}))
+        where = f"Column {names}" + (" of all files together" if len(columns) > 1 else "")
         raise fg.LabelError(f"{error} {where} {has}") from None
 
 
@@ -396,6 +408,7 @@ class DialectOptions(TypedDict):
 
     separator: str | None
     decimal: str
+    encoding: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -403,6 +403,14 @@ def _choose(
 @command()
 def explain(
     path: Annotated[Path, typer.Argument(help="A plan, .toml or .json, or an invitation.fgx.")],
+    sql: Annotated[
+        str | None,
+        typer.Option(
+            "--sql",
+            metavar="QUERY",
+            help="Print what PostgreSQL would run to count this query's label and score inside.",
+        ),
+    ] = None,
 ) -> None:
     """Say in plain words what leaves each site under a plan, and what each party can learn.
 
@@ -410,11 +418,14 @@ def explain(
 
     Examples:
       fedgauge explain plan.toml
+      fedgauge explain plan.toml --sql "select y, p from scores"
       fedgauge explain /shared/run-1/invitation.fgx
     """
     from fedgauge.plan.explain import explain as in_words
 
-    if path.suffix == ".fgx":
+    if sql is not None:
+        _print_sql(path, sql)
+    elif path.suffix == ".fgx":
         from fedgauge.engines.review import explain_invitation
 
         screen.print(explain_invitation(path))
@@ -426,6 +437,23 @@ def explain(
         from fedgauge.local.rounds import read_plan
 
         screen.print(in_words(read_plan(path)))
+
+
+def _print_sql(path: Path, query: str) -> None:
+    from fedgauge.data.queries import counting_query
+    from fedgauge.engines.contribution import needs_no_rows
+    from fedgauge.histograms.cut_points import CutPoints
+    from fedgauge.local.rounds import read_plan
+
+    plan, query = read_plan(path), query.strip().rstrip(";")
+    if not query:
+        raise fg.InputError('--sql takes a query, such as "select y, p from scores".')
+    if not needs_no_rows(plan):
+        raise fg.PlanError(
+            "under this plan a site reads rows, by its own query as it is: there is no other SQL."
+        )
+    told = counting_query(query, CutPoints(plan.axis), 0, 1, 2)
+    screen.print(told, markup=False, highlight=False, soft_wrap=True)
 
 
 def _bins(chosen: fg.EvaluationPlan) -> list[tuple[str, str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, cast
 
 import typer
@@ -13,6 +12,7 @@ import fedgauge as fg
 from fedgauge.cli.options import Positive, ScoreOption, read_lists, read_names, read_pairs
 
 if TYPE_CHECKING:
+    from fedgauge.cli.client_files import RowFiles
     from fedgauge.data.files import GroupColumns, LabelColumns, ScoreColumns
     from fedgauge.plan.task import MeasuredTask, ScoredTask
 
@@ -99,9 +99,9 @@ class ColumnOptions:
     panel: ClassVar[str] = "Groups, classes and models"
 
     label: Annotated[
-        str,
+        str | None,
         typer.Option(help="Column of the true label. For several labels a row: fever=y1,cough=y2."),
-    ]
+    ] = None
     score: ScoreOption = None
     class_scores: Annotated[
         list[str] | None, typer.Option(help="Columns of the score of each class: cat=p1,dog=p2.")
@@ -130,6 +130,8 @@ class ColumnOptions:
             "--model-score": self.model_score or None,
         }
         named = [option for option, value in given.items() if value is not None]
+        if self.label is None:
+            raise fg.InputError("which column is the label? Say --label COLUMN.")
         if not named:
             raise fg.InputError(
                 "which column is the score? Say --score COLUMN; of several classes --class-scores "
@@ -141,27 +143,35 @@ class ColumnOptions:
                 "make a plan, and evaluate it with --plan."
             )
 
-    def task(self, *, one_by_one: bool, files: Sequence[Path]) -> tuple[ScoredTask, SliceColumns]:
+    def task(self, *, one_by_one: bool, files: RowFiles) -> tuple[ScoredTask, SliceColumns]:
         """What is told apart, and where; `files` say what a column could be grouped by."""
         self.check()
-        for text in self.group or ():
-            if "=" not in text:
-                raise fg.InputError(f"--group {text} needs {_what_a_group_needs(files, text)}")
-        groups = read_lists("--group", self.group or ())
+        groups = self.groups(files)
         group: GroupColumns = {name: name for name in groups} or None
-        apart = SliceOptions(self.positive, self.crossed, self.also, self.pair, one_by_one)
+        apart = self.apart(one_by_one=one_by_one)
         if self.class_scores:
             return self._of_classes(apart, groups, group)
         if not self.model_score:
             task = apart.task(groups=groups)
-            return task, SliceColumns(self.label, str(self.score), group)
+            return task, SliceColumns(str(self.label), str(self.score), group)
         models = _one_each(read_lists("--model-score", self.model_score))
         if len(models) < 2:
             raise fg.InputError(
                 "--model-score names one model. Name another one, or use --score COLUMN."
             )
         task = apart.task(groups=groups, models=list(models))
-        return task, SliceColumns(self.label, models, group)
+        return task, SliceColumns(str(self.label), models, group)
+
+    def groups(self, files: RowFiles) -> dict[str, tuple[str, ...]]:
+        """The groups of each column that is named; `files` say what others could be."""
+        for text in self.group or ():
+            if "=" not in text:
+                raise fg.InputError(f"--group {text} needs {_what_a_group_needs(files, text)}")
+        return read_lists("--group", self.group or ())
+
+    def apart(self, *, one_by_one: bool) -> SliceOptions:
+        """What is told apart beyond the columns."""
+        return SliceOptions(self.positive, self.crossed, self.also, self.pair, one_by_one)
 
     def _of_classes(
         self, apart: SliceOptions, groups: Mapping[str, Sequence[str]], group: GroupColumns
@@ -172,10 +182,11 @@ class ColumnOptions:
                 "--class-scores names one class, and there are at least two. Name all of them, "
                 "such as cat=p1,dog=p2; one score that tells two classes apart is --score."
             )
-        if "=" not in self.label:
+        label = str(self.label)
+        if "=" not in label:
             task = apart.task(groups=groups, classes=list(scores))
-            return task, SliceColumns(self.label, list(scores.values()), group)
-        labels = read_pairs("--label", self.label)
+            return task, SliceColumns(label, list(scores.values()), group)
+        labels = read_pairs("--label", label)
         _require_same("--class-scores", scores, labels, "--label")
         task = apart.task(groups=groups, labels=list(labels))
         return task, SliceColumns(list(labels.values()), [scores[name] for name in labels], group)
@@ -263,7 +274,7 @@ def _require_same(option: str, given: Collection[str], wanted: Collection[str], 
     raise fg.InputError(f"{told}. Name each once: {', '.join(wanted)}.")
 
 
-def _what_a_group_needs(files: Sequence[Path], text: str) -> str:
+def _what_a_group_needs(files: RowFiles, text: str) -> str:
     """What is to be said of a group option that has no values, or no column."""
     if "," in text:
         return f"the column that holds these groups: --group COLUMN={text}."
@@ -271,12 +282,12 @@ def _what_a_group_needs(files: Sequence[Path], text: str) -> str:
     return f"{told} {_values(files, text)}".rstrip()
 
 
-def _values(files: Sequence[Path], column: str, separator: str | None = None) -> str:
+def _values(files: RowFiles, column: str) -> str:
     """What a column of the caller's own files holds, in words; nothing where it is not there."""
     from fedgauge.data.files import some_labels
 
     try:
-        values = some_labels(files, column, most=_MOST_VALUES, separator=separator)
+        values = some_labels(files.placed(column), most=_MOST_VALUES)
     except fg.FedgaugeError:
         return ""
     if values is None:
@@ -284,9 +295,7 @@ def _values(files: Sequence[Path], column: str, separator: str | None = None) ->
     return f"Column {column!r} has {', '.join(map(repr, values))}."
 
 
-def check_groups(
-    result: fg.Evaluation, columns: SliceColumns, files: Sequence[Path], separator: str | None
-) -> list[str]:
+def check_groups(result: fg.Evaluation, columns: SliceColumns, files: RowFiles) -> list[str]:
     """What is wrong with groups that no row is in; refused where that is so of all of them."""
     task = result.plan.task
     if not (task.groups and isinstance(columns.group, Mapping)):
@@ -299,7 +308,7 @@ def check_groups(
             continue
         named = [str(columns.group[name]) for name in grouping]
         where = f"column {' and '.join(map(repr, named))}"
-        told = " ".join(_values(files, name, separator) for name in named)
+        told = " ".join(_values(files, name) for name in named)
         if len(empty) == len(listed):
             # Under noise nobody can tell a group that is not there from one that is hidden.
             if not result.plan.is_noisy:

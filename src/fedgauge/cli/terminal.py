@@ -64,6 +64,7 @@ _AS_OPTIONS = {
     "Add clients or lower cohort.min_survivors": "Add files, or plan with --min-survivors",
     "(separator=...)": "(--separator)",
     "(decimal=...)": "(--decimal)",
+    "(encoding=...)": "(--encoding)",
     "To flip again, name another file": "To flip again, name another file with --flips",
     "Raise min_survivors.": "Raise --min-survivors.",
     "Invite more, or lower min_survivors": (

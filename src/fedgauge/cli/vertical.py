@@ -13,6 +13,7 @@ from rich.table import Table
 
 import fedgauge as fg
 from fedgauge.cli import vertical_parties
+from fedgauge.cli.client_files import RowFiles
 from fedgauge.cli.command import command
 from fedgauge.cli.options import (
     STDOUT,
@@ -203,7 +204,7 @@ def evaluate(
     from fedgauge.vertical.evaluate import evaluate_vertical
 
     of_labels = files if columns.client_scored else files[1:]
-    with naming_labels(of_labels, columns.label, columns.dialect):
+    with naming_labels(RowFiles.alike(of_labels, columns.label, columns.dialect).labels):
         refuse_to_replace(json=output.json, plots=output.plots)
         design = _design(privacy, estimator, columns)
         joined = with_progress(lambda: _join(files, columns), "Joining")

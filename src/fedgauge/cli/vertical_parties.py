@@ -148,7 +148,7 @@ def roster(
     site = Site.from_toml(site_file)
     if columns.score is None:
         refuse_given({"few_values"}, "{} would do nothing with --id. Leave it out.")
-        ids = ids_in(file, key=column, separator=dialect["separator"])
+        ids = ids_in(file, key=column, separator=dialect["separator"], encoding=dialect["encoding"])
         with located(str(file)):
             made = Roster.of_ids(ids, site.key)
     else:

@@ -1,5 +1,6 @@
 """Columns at the door: arrays, lists and data-frame columns, each in a form to compute with."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
@@ -16,6 +17,8 @@ Rows = slice | NDArray[np.bool_] | NDArray[np.intp]
 _TEXT: Final = (pa.string(), pa.large_string())
 _PLAIN: Final = frozenset({bool, int, float, str})  # values that one memo entry can stand for
 _KINDS: Final = {bool: "b", int: "iu", float: "f"}
+_PLAIN_NUMBER: Final = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
+_PERCENT: Final = re.compile(r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))\s*%\s*")
 
 
 def read_column(name: str, values: Any) -> Column:
@@ -117,6 +120,27 @@ def floats_of(column: Column) -> Floats:
     raise InputError("y_score holds values that are not numbers. Convert the column to floats.")
 
 
+def spelled_numbers(name: str, column: pa.Array, decimal: str) -> Floats:
+    """The numbers that text spells, NaN where it spells none; 45% is 0.45.
+
+    Arrow casts all rows or none. To read the others in another way would take time that tells of
+    one odd row. So Arrow always gets those that it can surely cast, all at once, and Python the
+    rest.
+    """
+    if decimal != ".":
+        # A point is then in no number, as where Arrow reads them.
+        column = pc.replace_substring(pc.replace_substring(column, ".", "?"), ",", ".")
+    plain = pc.match_substring_regex(column, _PLAIN_NUMBER)
+    numbers = from_arrow(
+        pc.if_else(plain, column, None).cast(pa.float64()).fill_null(np.nan)
+    ).copy()
+    rest = pc.invert(plain)
+    numbers[from_arrow(pc.indices_nonzero(rest))] = floats_of(
+        read_leniently(name, column.filter(rest))
+    )
+    return numbers
+
+
 def distinct(column: Column) -> tuple[NDArray[Any], list[Any]]:
     """Codes of a column's values, -1 where missing, and the values; no row decides on another."""
     if not isinstance(column, pa.DictionaryArray) and not _is_of_one_kind(column):
@@ -185,6 +209,15 @@ def _number_objects(values: list[Any]) -> tuple[NDArray[Any], list[Any]]:
     return codes, kept
 
 
+def are_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which of some objects stand for no value."""
+    try:
+        valid = pa.array(values, from_pandas=True).is_valid()
+    except (TypeError, ValueError, OverflowError, pa.ArrowException):  # of several kinds
+        return np.fromiter(map(_is_missing, values), dtype=bool, count=len(values))
+    return ~from_arrow(valid)
+
+
 def _is_missing(value: Any) -> bool:
     try:
         return value is None or not pa.scalar(value, from_pandas=True).is_valid
@@ -196,7 +229,9 @@ def _number(value: Any) -> float:
     try:
         return float(value)
     except Exception:  # an object can raise anything
-        return np.nan
+        percent = _PERCENT.fullmatch(value) if type(value) is str else None
+        # The exponent rounds once, where a division would round again.
+        return float(f"{percent[1]}e-2") if percent else np.nan
 
 
 def _from_arrow(values: pa.Array | pa.ChunkedArray) -> Column:

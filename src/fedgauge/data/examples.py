@@ -1,18 +1,21 @@
 """`Examples`: labels and scores as checked batches, and what a label means."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from fedgauge.arrays import Floats
 from fedgauge.data.columns import (
     Column,
     Rows,
+    are_missing,
+    distinct,
     floats_of,
     pick,
     read_column,
@@ -145,6 +148,16 @@ class Examples:
     def __repr__(self) -> str:
         return f"Examples({len(self):,} rows)"
 
+    @property
+    def is_complete(self) -> NDArray[np.bool_]:
+        """Which rows have a label and a score, and all of them where they have several."""
+        flat = self.labels.ravel() if isinstance(self.labels, np.ndarray) else self.labels
+        complete: NDArray[np.bool_]
+        complete = np.all((distinct(flat)[0] >= 0).reshape(len(self), -1), axis=1)
+        for scores in self.scores.values():
+            complete &= ~np.any(np.isnan(scores).reshape(len(self), -1), axis=1)
+        return complete
+
     def split(self, rows: int) -> Iterator["Examples"]:
         """The same examples as views of at most `rows` rows."""
         for start in range(0, len(self), rows):
@@ -178,6 +191,57 @@ def _by_columns(values: Any, read: Callable[[Any], Any]) -> Any:
         return read(values)
     order: Literal["F", "C"] = "F" if values.flags.f_contiguous else "C"  # neither is copied
     return to_numpy(read(values.ravel(order))).reshape(values.shape, order=order)
+
+
+class Ranks(Protocol):
+    """How scores are told apart: by how many of some values each has reached."""
+
+    @property
+    def values(self) -> Floats:
+        """The values, in order."""
+
+    @property
+    def rank_of_missing(self) -> int:
+        """The rank of NaN and of a score that is missing."""
+
+    def rank(self, score: Any, literal: Callable[[float], Any]) -> Any:
+        """The rank of a column, as an expression of narwhals; None where that is too long."""
+
+    def in_postgres(self, score: str) -> str:
+        """The rank of a column, as text for PostgreSQL."""
+
+
+class AlikeRows(NamedTuple):
+    """How many rows there are of each rank and label, counted by whoever holds the rows."""
+
+    labels: Any  # a column
+    ranks: NDArray[np.int64]
+    times: NDArray[np.int64]
+
+
+class RowSource(ABC):
+    """Where the rows of one client are: a file, a query, a table. Errors in it quote no row."""
+
+    dropped = 0  # rows without a label or a score that were left out, if that was asked for
+
+    @abstractmethod
+    def __call__(self) -> Iterator[Examples]:
+        """The examples, batch after batch."""
+
+    @abstractmethod
+    def leniently(self, skip: Callable[[], None]) -> Iterator[Examples]:
+        """The examples, whatever a row holds; `skip` is called for a row that has to be left out.
+
+        A score that is no number is NaN. Refused is only what concerns all rows.
+        """
+
+    def check(self) -> None:  # noqa: B027  (not all have types)
+        """Refuse columns whose type is not that of a label, a score or an id; depends on no row."""
+
+    def counted(self, ranks: Ranks) -> AlikeRows | None:
+        """The rows, counted where they are; None if they are to be read and counted here."""
+        del ranks
+        return None
 
 
 Pair = tuple[Any, Any]
@@ -217,12 +281,14 @@ def numbers_of(column: Column) -> Floats:
     scores = to_numpy(column)
     if scores.dtype.kind in "fiub":
         return scores.astype(np.float64, copy=False)
+    if scores.dtype.kind == "U":
+        scores = scores.astype(object)
     if scores.dtype.kind == "O":
-        try:
-            valid = pa.array(scores, from_pandas=True).is_valid().to_numpy(zero_copy_only=False)
-            return np.where(valid, scores, np.nan).astype(np.float64)
-        except (TypeError, ValueError, OverflowError, pa.ArrowException):
-            pass
+        with suppress(TypeError, ValueError, OverflowError):
+            return np.where(are_missing(scores), np.nan, scores).astype(np.float64)
+        numbers = floats_of(scores)  # which also knows 45%
+        if not np.isnan(numbers).any():
+            return numbers
     raise InputError("y_score holds values that are not numbers. Convert the column to floats.")
 
 

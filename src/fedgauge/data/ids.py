@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fedgauge.data.columns import Column, distinct, from_arrow, pick, read_column, stack
+from fedgauge.data.columns import Column, distinct, from_arrow, pick, read_column, stack, to_numpy
 from fedgauge.data.examples import numbers_of
-from fedgauge.data.files import FRAME, WORDS, Dialect, names_of, open_source
+from fedgauge.data.files import FRAME, WORDS, names_of, open_source
+from fedgauge.data.text_files import UTF8, Dialect
 from fedgauge.errors import InputError, located
 
 _TEXT: Final = pa.large_string()  # of which an array may hold more than 2 GiB
@@ -47,7 +48,7 @@ class IdTable:
         Names of the columns: of the id, and of the score or the label. In a text file ids are text.
     party
         The column that names the label party, where one table holds the labels of several.
-    separator, decimal
+    separator, decimal, encoding
         As for :class:`ScoreFile`.
 
     Examples
@@ -68,11 +69,12 @@ class IdTable:
         party: str | None = None,
         separator: str | None = None,
         decimal: str = ".",
+        encoding: str = UTF8,
     ) -> None:
         self.party = party
         self._id, self._value = id, value
         wanted = (id, value) if party is None else (id, value, party)
-        self._frame, self._open = open_source(source, wanted, Dialect(separator, decimal))
+        self._frame, self._open = open_source(source, wanted, Dialect(separator, decimal, encoding))
 
     def __str__(self) -> str:
         return ", ".join(map(str, self._open)) or FRAME
@@ -103,7 +105,8 @@ class IdTable:
                 part = Identified.of(columns[self._id], columns[self._value], numbers=numbers)
                 names = np.empty(0, dtype=object)
                 if self.party is not None:
-                    names = names_of(self.party, columns[self.party], "party")
+                    named = names_of(self.party, columns[self.party], "party")
+                    names = to_numpy(named)
             yield part, names
 
     def _columns(self, place: Any, types: Mapping[str, pa.DataType]) -> Mapping[str, Any]:

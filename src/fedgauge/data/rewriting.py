@@ -1,6 +1,8 @@
 """Files of rows written anew with one column more, or another, and the rest as it was."""
 
+import codecs
 import gzip
+import io
 import re
 import zlib
 from collections.abc import Callable, Iterator
@@ -13,9 +15,10 @@ import pyarrow as pa
 
 from fedgauge.arrays import Floats
 from fedgauge.data.columns import floats_of, read_column
-from fedgauge.data.files import FileForm, check_file, ending_of, not_numbers, odd_line
+from fedgauge.data.files import check_file, ending_of
+from fedgauge.data.text_files import UTF8, Dialect, Text, not_numbers, odd_line
 from fedgauge.errors import InputError, located
-from fedgauge.storage import open_regular, written_whole
+from fedgauge.storage import written_whole
 
 Transform = Callable[[Floats], Floats]
 _BATCH_ROWS: Final = 65_536
@@ -48,6 +51,7 @@ class Rewrite(NamedTuple):
     column: str | None  # a new last column; None puts it in the place of the scores
     separator: str | None = None
     decimal: str = "."
+    encoding: str = UTF8
 
     def run(self, transform: Transform) -> int:
         """Write the target, all of it or nothing; returns how many rows there were.
@@ -55,9 +59,8 @@ class Rewrite(NamedTuple):
         Memory does not depend on the size of the file. In text every byte of the other columns
         stays: quotes, digits, ends of lines, a byte order mark.
         """
-        form = check_file(
-            self.source, (self.score,), separator=self.separator, decimal=self.decimal
-        )
+        dialect = Dialect(self.separator, self.decimal, self.encoding)
+        text = check_file(self.source, (self.score,), dialect)
         ending = ending_of(self.source)
         if ending_of(self.target) != ending:
             raise InputError(
@@ -65,9 +68,11 @@ class Rewrite(NamedTuple):
                 f"{self.target} that ending."
             )
         with located(str(self.source)):
-            if form.delimiter is None:
+            if text is None:
                 return _rewrite_parquet(self, transform)
-            return _rewrite_text(self, transform, form, form.delimiter.encode())
+            if text.is_workbook:
+                raise InputError("a workbook is read, and not written. Save the sheet as CSV.")
+            return _rewrite_text(self, transform, text)
 
     def check_new(self, names: list[str]) -> None:
         """Refuse to add a column that there is."""
@@ -131,13 +136,16 @@ class _Record(NamedTuple):
     line: int
 
 
-def _rewrite_text(asked: Rewrite, transform: Transform, form: FileForm, delimiter: bytes) -> int:
-    rows = 0
+def _rewrite_text(asked: Rewrite, transform: Transform, text: Text) -> int:
+    rows, delimiter = 0, text.delimiter.encode()
     with (
-        _reading(asked.source, form) as lines,
+        _reading(text) as lines,
         written_whole(asked.target) as whole,
-        _packed(whole, asked.target) as out,
+        _packed(whole, asked.target) as packed,
     ):
+        out: Any = packed  # and there in the encoding that the file has
+        if text.encoding != UTF8:
+            out = codecs.EncodedFile(packed, UTF8, text.encoding)
         records = _records(lines, delimiter)
         header, end, _ = next(records)
         names = [_unquoted(field.removeprefix(_MARK)).decode() for field in header]
@@ -192,6 +200,8 @@ class _Fields:
             return np.nan
         if self._comma:
             text = text.replace(b".", b"?").replace(b",", b".")
+        if text.endswith(b"%"):
+            text = text[:-1].rstrip() + b"e-2"
         try:
             return float(text.replace(b"_", b"?"))  # which Python allows within numbers
         except ValueError:
@@ -288,19 +298,19 @@ def _quoted(text: bytes, delimiter: bytes) -> bytes:
 
 
 @contextmanager
-def _reading(path: Path, form: FileForm) -> Iterator[Iterator[bytes]]:
+def _reading(text: Text) -> Iterator[Iterator[bytes]]:
     try:
-        with open_regular(path) as file:
-            if not form.is_gzip:
+        with text.opened() as file:
+            if text.encoding == UTF8:
                 yield _lines(file)
-                return
-            with gzip.GzipFile(fileobj=file) as unpacked:
-                yield _lines(unpacked)
-    except UnicodeDecodeError:
-        raise InputError(_BROKEN) from None
+            else:
+                words: Any = io.TextIOWrapper(file, text.encoding, newline="\n")
+                yield (line.encode() for line in _lines(words))
+    except UnicodeDecodeError as error:
+        raise InputError(text.unreadable(error)) from None
 
 
-def _lines(file: BinaryIO | gzip.GzipFile) -> Iterator[bytes]:
+def _lines(file: Any) -> Iterator[Any]:
     try:
         while line := file.readline(_LONGEST + 1):
             if len(line) > _LONGEST:

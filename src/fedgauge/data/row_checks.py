@@ -15,20 +15,19 @@ from numpy.typing import NDArray
 
 from fedgauge.arrays import Floats
 from fedgauge.data.columns import pick, read_leniently
-from fedgauge.data.examples import Data, Examples, Label, read_batches
+from fedgauge.data.examples import Data, Examples, Label, RowSource, read_batches
 from fedgauge.data.files import (
     WORDS,
-    Dialect,
     ScoreFile,
-    Skip,
     check_plain,
     checked_opener,
-    not_numbers,
 )
 from fedgauge.data.ids import is_whole, read_ids
+from fedgauge.data.text_files import UTF8, Dialect, Skip, not_numbers
 from fedgauge.errors import FedgaugeError, InputError, located
 
 _BEYOND: Final = "lie beyond the axis"
+_DROPPED: Final = "rows have no label or no score"
 _IN_AN_END: Final = "counted in an end bin"
 _NEGATIVE: Final = "counted as negative"
 _FIRST: Final = "counted as the first class"
@@ -52,6 +51,7 @@ class LeftOut(TypedDict, total=False):
     unlisted: int
     repeated: int
     unlabelled: int
+    dropped: int
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,7 @@ class Oddities:
     unlisted: int = 0  # labels apart from scores: rows of examples that have no bin
     repeated: int = 0  # the same: further rows of an example
     unlabelled: int = 0  # examples that have a bin and no row
+    dropped: int = 0  # rows without a label or a score, where these are to be left out
     failure: str = ""  # why no row could be counted; empty if they could
     by_row: int = 1  # scores that each row has
     labels_by_row: int = 1
@@ -93,8 +94,9 @@ class Oddities:
 
     def as_refused(self, *, clips: bool) -> list[str]:
         """The same where odd rows are refused, as in an exact sum, whose axis may clip scores."""
+        kept = (_DROPPED, _BEYOND) if clips else _DROPPED
         told = [
-            f"{what}: {place if clips and what.endswith(_BEYOND) else _REFUSED}."
+            f"{what}: {place if what.endswith(kept) else _REFUSED}."
             for what, place in self._found()
         ]
         return [*told, f"the rows cannot be counted: {self.failure}"] if self.failure else told
@@ -112,6 +114,7 @@ class Oddities:
             (self.other_labels, f"{labels} are {known}", place),
             (self.no_subject, "rows have no subject id", "left out"),
             (self.malformed, "rows have too few or too many fields", "left out"),
+            (self.dropped, _DROPPED, "left out"),
             (self.over_largest, "counts are above the plan's largest", "cut down to it"),
             (self.unlisted, "rows are of examples without a bin", "left out"),
             (self.repeated, "rows have the id of a row before", "left out"),
@@ -156,7 +159,7 @@ class RowSummary:
     def in_words(self) -> str:
         """Rows, positives, clipped and odd ones, in one line."""
         odd = self.oddities
-        left_out = odd.no_subject + odd.malformed + odd.unlisted + odd.repeated
+        left_out = odd.no_subject + odd.malformed + odd.unlisted + odd.repeated + odd.dropped
         classes = "" if self.positives is None else f"{self.positives:,} positive, "
         if self.labels is not None:
             classes = f"{self.labels.name} {self.labels.in_words}, "
@@ -325,11 +328,12 @@ class KeyedFile:
         label: str,
         separator: str | None = None,
         decimal: str = ".",
+        encoding: str = UTF8,
     ) -> None:
         self.path = Path(path)
         self._key, self._label = key, label
         self._types = {key: pa.string(), label: WORDS}
-        self._open = checked_opener(self.path, (key, label), Dialect(separator, decimal))
+        self._open = checked_opener(self.path, (key, label), Dialect(separator, decimal, encoding))
 
     def __str__(self) -> str:
         return str(self.path)
@@ -371,18 +375,25 @@ class ScoredFile:
         self._file.check()
 
 
-def ids_in(path: str | Path, *, key: str, separator: str | None = None) -> pa.Array:
+def ids_in(
+    path: str | Path, *, key: str, separator: str | None = None, encoding: str = UTF8
+) -> pa.Array:
     """The ids in a file, and nothing else of it."""
-    column = _column_in(Path(path), key, pa.string(), Dialect(separator, "."))
+    column = _column_in(Path(path), key, pa.string(), Dialect(separator, encoding=encoding))
     with located(str(path)):
         return read_ids(column).cast(ID)
 
 
 def scores_in(
-    path: str | Path, *, score: str, separator: str | None = None, decimal: str = "."
+    path: str | Path,
+    *,
+    score: str,
+    separator: str | None = None,
+    decimal: str = ".",
+    encoding: str = UTF8,
 ) -> Floats:
     """The scores in a file, and nothing else of it."""
-    column = _column_in(Path(path), score, pa.float64(), Dialect(separator, decimal))
+    column = _column_in(Path(path), score, pa.float64(), Dialect(separator, decimal, encoding))
     with located(str(path)):
         try:
             values: Floats = column.cast(pa.float64()).to_numpy()
@@ -439,7 +450,7 @@ class Places:
         return bool(self.keys.type == ID)
 
 
-class PlacedRows:
+class PlacedRows(RowSource):
     """A label party's rows as engines count them: labels, and bins for scores.
 
     A row that is not asked about is left out, and so is a second row of the same id: each label
@@ -514,10 +525,11 @@ class LenientRows:
         """What of the rows read so far was left out."""
         if isinstance(self._data, PlacedRows):
             return {**self._data.odd, "malformed": self._malformed}
-        return {"malformed": self._malformed}
+        dropped = self._data.dropped if isinstance(self._data, RowSource) else 0
+        return {"malformed": self._malformed, "dropped": dropped}
 
     def _batches(self) -> Iterator[Examples]:
-        if isinstance(self._data, ScoreFile | PlacedRows):
+        if isinstance(self._data, RowSource):
             return self._data.leniently(self._skip)
         return read_batches(self._data, Examples.leniently)
 

@@ -1,18 +1,21 @@
 """One way from a client's rows to the numbers it adds, and from the sum to what is released."""
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgauge.data.examples import Data, Examples, read_batches
+from fedgauge.data.columns import read_column, read_leniently
+from fedgauge.data.examples import Data, Examples, Pair, RowSource, read_batches
 from fedgauge.data.row_checks import LenientRows, Oddities, RowSummary, in_short
-from fedgauge.errors import PlanError, ResultWithheld
+from fedgauge.errors import InputError, InputWarning, PlanError, ResultWithheld
 from fedgauge.estimation.counts import Released
 from fedgauge.estimation.repair import consistent
 from fedgauge.estimation.sanity import check_exact
 from fedgauge.estimation.suppression import edges_beside, hide_small, merge_at
+from fedgauge.histograms.cut_points import CutPoints
 from fedgauge.histograms.histogram import Draw, ScoreHistogram, mapped
 from fedgauge.histograms.tables import MergedEdges, TableSum
 from fedgauge.plan import EvaluationPlan
@@ -25,14 +28,104 @@ from fedgauge.secagg.masking import check_size
 Numbers = NDArray[np.int64]
 
 
+def count(batches: Iterable[Pair | Examples], plan: EvaluationPlan) -> ScoreHistogram:
+    """Count some of one client's rows by a plan: the one call in each task of a cluster.
+
+    The sum of the tasks' histograms is the client's data: ``fg.evaluate({"site-a": total}, plan)``.
+
+    Parameters
+    ----------
+    batches
+        Chunks of rows, each ``(y_true, y_score)`` or :class:`Examples`.
+    plan
+        What is counted. Under a plan with noise odd rows count in a stated place, as at a site;
+        under others they are refused.
+
+    Examples
+    --------
+    >>> plan = fg.EvaluationPlan.for_histogram(fg.Axis.uniform(4), fg.Cohort(3))
+    >>> tasks = [[([0, 1], [0.1, 0.9])], [([1, 0], [0.6, 0.2])]]
+    >>> sum(fg.count(batches, plan) for batches in tasks).counts
+    array([[2, 0, 0, 0],
+           [0, 0, 1, 1]])
+    """
+    if not isinstance(plan, EvaluationPlan):
+        raise PlanError(f"plan must be an EvaluationPlan, got {type(plan).__name__}.")
+    _require_sums(plan)
+    if not plan.is_noisy:
+        return count_batches(plan, read_batches(lambda: batches), may_be_empty=True)
+    histogram, oddities = count_leniently(plan, lambda: lambda: batches)
+    if oddities.failure:
+        raise InputError(oddities.failure)
+    for sentence in oddities.in_words:
+        warnings.warn(sentence, InputWarning, stacklevel=2)
+    return histogram
+
+
+def _require_sums(plan: EvaluationPlan) -> None:
+    """Refuse a plan under which histograms of parts of the rows do not add up to that of all."""
+    if plan.privacy.unit_cap is not None or plan.final.sends_reports or plan.is_search:
+        raise PlanError(
+            "this plan needs a client's rows in one place: it caps the rows of a unit, has rows "
+            "report one by one, or reads them in two rounds. Pass the rows themselves."
+        )
+
+
+def _fitting(
+    plan: EvaluationPlan, counted: ScoreHistogram, *, may_be_empty: bool
+) -> tuple[ScoreHistogram, Oddities]:
+    """Counts that were made elsewhere, if they are of this plan."""
+    _require_sums(plan)
+    histogram = plan.histogram()
+    histogram += counted
+    if not (histogram.sum() or may_be_empty):
+        raise InputError("there are no examples. Leave this client out, or check its export.")
+    return histogram, Oddities(histogram.sum())
+
+
 def count_rows(
-    plan: EvaluationPlan, data: Data, *, may_be_empty: bool = True, draw: Draw | None = None
+    plan: EvaluationPlan,
+    data: Data | ScoreHistogram,
+    *,
+    may_be_empty: bool = True,
+    draw: Draw | None = None,
 ) -> ScoreHistogram:
     """One client's histogram, maybe of no rows, each unit's rows capped as the plan says."""
+    if draw is not None and isinstance(data, ScoreHistogram):
+        _require_sums(plan)
+    if draw is None and (counted := count_in_place(plan, data, may_be_empty=may_be_empty)):
+        return counted[0]
+    assert not isinstance(data, ScoreHistogram)  # noqa: S101  (counted or refused)
     rows, cap = read_batches(data), plan.privacy.unit_cap
     if cap is not None:
         rows = limit_rows(rows, cap)
     return count_batches(plan, rows, may_be_empty=may_be_empty, draw=draw)
+
+
+def count_in_place(
+    plan: EvaluationPlan, data: object, *, leniently: bool = False, may_be_empty: bool = False
+) -> tuple[ScoreHistogram, Oddities] | None:
+    """One client's histogram if its rows are or can be counted elsewhere, and what was odd."""
+    if isinstance(data, ScoreHistogram):
+        return _fitting(plan, data, may_be_empty=may_be_empty or leniently)
+    if not (isinstance(data, RowSource) and needs_no_rows(plan)):
+        return None
+    cuts, histogram = CutPoints(plan.axis), plan.histogram()
+    rows = data.counted(cuts)
+    if rows is None:
+        return None
+    read = read_leniently if leniently else read_column
+    labels, scores = read("y_true", rows.labels), cuts.scores(rows.ranks)
+    oddities = histogram.update_alike(
+        labels, scores, rows.times, leniently=leniently, may_be_empty=may_be_empty
+    )
+    return histogram, oddities
+
+
+def needs_no_rows(plan: EvaluationPlan) -> bool:
+    """Whether a plan asks of a site only how many rows there are of each score and label."""
+    more = plan.tables or plan.final.sum_steps or plan.calibrator or plan.privacy.unit_cap
+    return plan.task.layout.is_plain and not (more or plan.final.sends_reports)
 
 
 def count_batches(
@@ -49,9 +142,12 @@ def count_batches(
 
 
 def count_exactly(
-    plan: EvaluationPlan, batches: Iterable[Examples]
+    plan: EvaluationPlan, batches: Iterable[Examples], data: Data | None = None
 ) -> tuple[ScoreHistogram, RowSummary]:
-    """One client's histogram for an exact sum, and a summary for its operator; refuses odd rows."""
+    """One client's histogram for an exact sum, and a summary for its operator; refuses odd rows.
+
+    `batches` are those of `data`, as somebody looks on.
+    """
     clipped = 0
     layout = plan.task.layout
 
@@ -68,6 +164,7 @@ def count_exactly(
     odd = Oddities(
         histogram.sum(),
         clipped=clipped,
+        dropped=data.dropped if isinstance(data, RowSource) else 0,
         by_row=layout.by_row,
         labels_by_row=layout.labels,
         of_classes=bool(layout.classes),
@@ -89,7 +186,13 @@ def count_leniently(
     """
     nothing, histogram = plan.histogram(), plan.histogram()
     try:
-        rows = LenientRows(data())
+        source = data()
+        counted = count_in_place(plan, source, leniently=True)
+        if counted is not None:
+            histogram, oddities = counted
+            over = _count_over_largest(plan, histogram)
+            return histogram, replace(oddities, over_largest=over)
+        rows = LenientRows(source)
         limiter = LenientLimiter(plan.privacy.unit_cap)
         oddities = histogram.update_leniently(limiter.limit(rows))
         return histogram, replace(

@@ -67,7 +67,8 @@ def judge_rows(site: Site, plan: EvaluationPlan, rows: Rows) -> JudgedRows:
     if oddities.failure or not oddities.rows:
         return JudgedRows(rows.path, counted, "", tuple(warnings), tuple(warnings))
     areas = dict(_areas(told, histogram.counts))
-    different = None if plan.task.of_labels else _different(opened[-1])
+    stay = site.data is not None and site.data.inside  # rows stay in their database
+    different = None if plan.task.of_labels or stay else _different(opened[-1])
     rate = None if site.data is None else site.data.positive_rate
     found = [f"{rows.path}: {each}" for each in _found(told, counted, areas, different, rate)]
     if told.axis.bins >= _MANY_BINS and _fills_one(told, histogram.counts):
@@ -200,9 +201,10 @@ def require_fit(
 
 
 def _mark(site: Site, rows: Rows) -> str:
-    """What changes whenever a file does, or what the site file says of it."""
-    file = os.stat(rows.path)
-    about = (site.dataset, rows.path, file.st_size, file.st_mtime_ns, site.written.data)
+    """What changes whenever a file does, or what the site file says of it or of a query."""
+    file = os.stat(rows.path) if os.path.exists(rows.path) else None
+    changes = () if file is None else (file.st_size, file.st_mtime_ns)
+    about = (site.dataset, rows.path, *changes, site.written.data)
     return sha256(msgspec.json.encode(about)).hexdigest()
 
 

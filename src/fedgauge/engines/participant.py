@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge import storage
-from fedgauge.data.examples import Data, read_batches
-from fedgauge.data.files import ScoreFile
+from fedgauge.data.examples import Data, RowSource, read_batches
 from fedgauge.data.fingerprint import Fingerprint, Fingerprinter
-from fedgauge.data.row_checks import PlacedRows, RowSummary
+from fedgauge.data.row_checks import RowSummary
 from fedgauge.engines.contribution import (
     contribution,
     count_exactly,
@@ -136,8 +135,7 @@ def say(tell: Callable[[T], None], told: T) -> None:
 
 def naming(data: Data) -> AbstractContextManager[None]:
     """Name the file in what is said of its rows, where they are in one."""
-    named = isinstance(data, ScoreFile | PlacedRows)
-    return located(str(data)) if named else nullcontext()
+    return located(str(data)) if isinstance(data, RowSource) else nullcontext()
 
 
 class Stopped(Exception):
@@ -233,7 +231,7 @@ class SiteDuties:
         try:
             data = self._data()
             with naming(data):
-                histogram, counted = count_exactly(plan, taken.watch(read_batches(data)))
+                histogram, counted = count_exactly(plan, taken.watch(read_batches(data)), data)
             self._site.ledger.record_data(
                 self.invitation.session, taken.fingerprint(), rules=self._site.rules(plan)
             )

@@ -283,7 +283,7 @@ def _refusal(site: Site, invitation: Invitation, plan: EvaluationPlan, rows: Row
         fingerprint, _ = fingerprint_rows(site, plan, data)
         check_ledger(site, invitation, fingerprint)
         with naming(data):
-            count_exactly(plan, read_batches(data))
+            count_exactly(plan, read_batches(data), data)
     except FedgaugeError as error:
         return str(error)
     return None

@@ -14,12 +14,14 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from fedgauge.arrays import Tree
-from fedgauge.data.examples import Data, Examples, Label, read_batches
-from fedgauge.data.files import ScoreFile, ScoreTable
+from fedgauge.data.columns import coded, pick, to_numpy
+from fedgauge.data.examples import Data, Examples, Label, RowSource, read_batches
+from fedgauge.data.files import ScoreTable
 from fedgauge.engines.contribution import (
     Numbers,
     contribution,
     count_batches,
+    count_in_place,
     count_rows,
     draw_noise,
     find_bins,
@@ -64,7 +66,8 @@ from fedgauge.privacy.units import UnitLimiter
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.secagg import Duties, Stage, Sum, SummationClient, SummationServer
 
-Clients = Mapping[str, Data] | Iterable[tuple[str, Data]]
+ClientData = Data | ScoreHistogram
+Clients = Mapping[str, ClientData] | Iterable[tuple[str, ClientData]]
 # Takes the histogram of a client, or of several whose counts no rule of the plan could touch.
 Take = Callable[[ScoreHistogram], object]
 
@@ -118,10 +121,13 @@ class _Crowd:
         # Only plain rows, of which all count, join without being looked at.
         self._alike = plan.privacy.unit_cap is None and plan.task.layout.is_plain
 
-    def count(self, name: str, data: Data) -> None:
+    def count(self, name: str, data: ClientData) -> None:
         """Count one client, now or with others."""
         with located(f"client {name!r}"):
-            examples = data if callable(data) else next(read_batches(data))
+            if callable(data) or isinstance(data, ScoreHistogram):
+                examples: object = data
+            else:
+                examples = next(read_batches(data))
         self._seen += 1
         small = min(_SMALL, self._most_rows) if self._seen > _JUDGED else 0
         if not isinstance(examples, Examples) or not 0 < len(examples) <= small:
@@ -150,9 +156,9 @@ class _Crowd:
         for name, examples in waiting:
             self._count_alone(name, examples)
 
-    def _count_alone(self, name: str, data: Data) -> None:
+    def _count_alone(self, name: str, data: ClientData) -> None:
         place = f"client {name!r}"
-        with located(f"{place}: {data}" if isinstance(data, ScoreFile) else place):
+        with located(f"{place}: {data}" if isinstance(data, RowSource) else place):
             # Under privacy a refusal that depends on one row would be a leak.
             may_be_empty = self._plan.privacy.adds_noise
             counted = count_rows(self._plan, data, may_be_empty=may_be_empty, draw=self._draw)
@@ -172,11 +178,15 @@ def _count_table(
 
     def examples() -> Iterator[Examples]:
         for owners, batch in _capped_batches(table, plan):
-            names.update(owners.tolist())
+            names.update(coded(owners).dictionary.to_pylist())
             yield batch
 
     with located(str(table)):
-        pooled = count_batches(plan, examples(), draw=draw)
+        counted = None if draw is not None else count_in_place(plan, table)
+        if counted is None:
+            pooled = count_batches(plan, examples(), draw=draw)
+        else:
+            pooled, names = counted[0], table.clients_of_lazy_frame()
         coarsest = pooled.levels(plan.tree)[-len(plan.final.nodes) or -1]
         small = all(cells.max() <= largest for cells in pooled.tables)
         if small and coarsest.max() <= largest:  # then no count of a client is larger
@@ -190,7 +200,7 @@ def _take_apart(table: ScoreTable, plan: EvaluationPlan, take: Take) -> None:
     """Each client's histogram on its own: read again, since some count may be too large."""
     histograms: defaultdict[str, ScoreHistogram] = defaultdict(plan.histogram)
     for owners, batch in _capped_batches(table, plan):
-        names, codes = np.unique(owners, return_inverse=True)
+        names, codes = np.unique(to_numpy(owners), return_inverse=True)
         by_client = batch.select(np.argsort(codes, kind="stable"))
         ends = np.cumsum(np.bincount(codes, minlength=len(names)))
         for name, start, end in zip(names, np.append(0, ends), ends, strict=False):
@@ -204,11 +214,13 @@ def _capped_batches(table: ScoreTable, plan: EvaluationPlan) -> Iterator[tuple[A
     """Batches with as many rows of each unit as the plan says, and whose each row is."""
     limiter = UnitLimiter(plan.privacy.unit_cap)
     for owners, batch in table.batches():
-        kept = limiter.within_cap(batch, owners)
-        yield (owners, batch) if kept is None else (owners[kept], batch.select(kept))
+        kept = (
+            None if plan.privacy.unit_cap is None else limiter.within_cap(batch, to_numpy(owners))
+        )
+        yield (owners, batch) if kept is None else (pick(owners, kept), batch.select(kept))
 
 
-def pairs(clients: Any) -> Iterator[tuple[str, Data]]:
+def pairs(clients: Any) -> Iterator[tuple[str, ClientData]]:
     """Names and data, one client after another, none of them twice."""
     if isinstance(clients, Mapping):
         yield from clients.items()
@@ -272,9 +284,10 @@ def evaluate(
     ----------
     clients
         A mapping, or an iterable, from client names to data: ``(y_true, y_score)``, ``Examples``, a
-        :class:`ScoreFile`, or a function without arguments that returns chunks of these. An
-        iterable is read once, client by client, in memory that grows with the names alone, none of
-        which may come twice. A :class:`ScoreTable` holds all clients.
+        :class:`ScoreFile`, a :class:`ScoreQuery`, a function without arguments that returns chunks
+        of these, or what :func:`count` returned. An iterable is read once, client by client, in
+        memory that grows with the names alone, none of which may come twice. A :class:`ScoreTable`
+        holds all clients, or one of them.
     plan
         What to measure. Instead of a plan, the options from `privacy` to `at` (except `estimator`)
         make one.
@@ -504,7 +517,9 @@ def _run_securely(
 class _Member:
     """What the protocol asks of a simulated client."""
 
-    def __init__(self, plan: EvaluationPlan, name: str, data: Data, source: WordSource) -> None:
+    def __init__(
+        self, plan: EvaluationPlan, name: str, data: ClientData, source: WordSource
+    ) -> None:
         self._plan = plan
         self._name = name
         self._data = data
@@ -694,13 +709,19 @@ _KINDS: Final[Mapping[str, tuple[Any, str]]] = {
 }
 
 
+_ONE_CLIENT: Final = (
+    ' Labels and scores go together, by client: fg.evaluate({"all": (y_true, y_score)}).'
+)
+
+
 def _check_kinds(**given: Any) -> None:
     for name, value in given.items():
         kind, wanted = _KINDS[name]
         named = name == "axis" and isinstance(value, str) and value in ("auto", "two-round")
         if not (named or isinstance(value, kind)):
             got = repr(value) if isinstance(value, str) else type(value).__name__
-            raise PlanError(f"{name} must be {wanted}, got {got}.")
+            told = _ONE_CLIENT if name == "plan" else ""
+            raise PlanError(f"{name} must be {wanted}, got {got}.{told}")
 
 
 def _refuse_shortcuts(**given: bool) -> None:

@@ -351,6 +351,10 @@ class Calibrator(
         """Whether a higher score always comes out higher, so that ROC curve and AUC stay."""
         return self.form.is_strict
 
+    def __repr__(self) -> str:
+        told = "" if self.fitted is None else f", fitted to {self.fitted.examples:,} examples"
+        return f"<Calibrator {self.in_words()}{told}>"
+
     def in_words(self) -> str:
         """What fitted it, and its form, in one line, such as "binning (2 steps)"."""
         return f"{self.method} ({self.form.in_words()})"

@@ -173,6 +173,10 @@ class ChannelReader:
             cells = groups[block.grouping] * layout.by_block
             yield self._scores(batch, block), block.first + cells + classes
 
+    def alike(self, labels: Column, times: NDArray[np.int64]) -> NDArray[Any]:
+        """Channels of plain rows that stand for so many each."""
+        return np.asarray(self._readers[0].read_any(labels, times)) * (not self._layout.together)
+
     def _classes(self, batch: Examples) -> list[NDArray[Any]]:
         labels, several = batch.labels, self._layout.labels
         if isinstance(labels, np.ndarray) and labels.ndim == 2:
@@ -243,7 +247,7 @@ class LabelReader:
     def __call__(self, labels: Column) -> NDArray[Any]:
         """The labels as integers, 1 for positive; counts those that are neither."""
         if isinstance(labels, pa.DictionaryArray):
-            return self._read_any(labels)
+            return self.read_any(labels)
         if labels.dtype.kind == "b":
             labels = labels.view(np.uint8)
         if labels.dtype.kind in "iu" and self._positive in (None, 1.0):
@@ -255,14 +259,19 @@ class LabelReader:
                 if self._negative is None and labels.size and not np.bitwise_and.reduce(labels):
                     self._negative = 0.0
                 return labels
-        return self._read_any(labels)
+        return self.read_any(labels)
 
-    def _read_any(self, labels: Column) -> NDArray[Any]:
+    def read_any(self, labels: Column, times: NDArray[np.int64] | None = None) -> NDArray[Any]:
+        """The same of labels of any kind, each of which may stand for several rows."""
+
+        def rows(chosen: NDArray[np.bool_]) -> int:
+            return int(np.count_nonzero(chosen) if times is None else times[chosen].sum())
+
         codes, meanings = self._encode(labels)
-        self.missing += int(np.count_nonzero(codes < 0))
+        self.missing += rows(codes < 0)
         judged = np.array([*map(self._judge, meanings), 0], dtype=np.int8)
         read = judged.take(codes)  # a missing label, code -1, reads the 0 at the end
-        self.unusable += int(np.count_nonzero(read < 0))
+        self.unusable += rows(read < 0)
         return np.maximum(read, 0, out=read)
 
     def _encode(self, labels: Column) -> tuple[NDArray[Any], list[Meaning]]:
@@ -312,7 +321,7 @@ class LenientLabelReader(LabelReader):
 
     def __call__(self, labels: Column) -> NDArray[Any]:
         """The labels as integers, 1 for positive; counts those that are neither."""
-        return self._read_any(labels)
+        return self.read_any(labels)
 
     def _encode(self, labels: Column) -> tuple[NDArray[Any], list[Meaning]]:
         codes, values = distinct(labels)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedgauge.arrays import Floats, Indices
+from fedgauge.data.columns import Column
 from fedgauge.data.examples import Examples, Label
 from fedgauge.data.row_checks import Oddities
 from fedgauge.errors import AxisError, AxisMismatch, CountOverflow, InputError, LabelError
@@ -168,6 +169,24 @@ class ScoreHistogram:
             tally.count(examples)
         self._add(*tally.checked(may_be_empty=may_be_empty))
 
+    def update_alike(
+        self,
+        labels: Column,
+        scores: Floats,
+        times: Counts,
+        *,
+        leniently: bool = False,
+        may_be_empty: bool = False,
+    ) -> Oddities:
+        """Count one client's plain rows: so many of each label and score; say what is odd of them.
+
+        Odd rows are refused, unless it is to be done `leniently`.
+        """
+        tally = self._tally(_LenientTally if leniently else _Tally, None)
+        tally.count_alike(labels, scores, times)
+        self._add(*(tally.counted if leniently else tally.checked(may_be_empty=may_be_empty)))
+        return tally.oddities
+
     def update_leniently(
         self, batches: Iterable[Examples], *, positive: Label | None = None
     ) -> Oddities:
@@ -179,9 +198,8 @@ class ScoreHistogram:
         tally = self._tally(_LenientTally, positive)
         for examples in batches:
             tally.count(examples)
-        counted, oddities = tally.noted()
-        self._add(*counted)
-        return oddities
+        self._add(*tally.counted)
+        return tally.oddities
 
     def _tally(self, kind: type[T], positive: Label | None) -> T:
         """What rows are counted in first; a positive label that is named here counts."""
@@ -337,6 +355,17 @@ class _Tally:
         for tally in tallies:
             self._merge(tally)
 
+    def count_alike(self, labels: Column, scores: Floats, times: Counts) -> None:
+        """Count plain rows, so many of each label and score."""
+        axis, finite = self._axis, np.isfinite(scores)
+        bins, inside, *_ = axis.place_any(scores)
+        beyond = (inside != scores) | (axis.separates_all & (axis.edges.take(bins) != scores))
+        self._rows += int(times.sum())
+        self._infinite += int(times[~finite].sum())
+        if self._lenient or axis.outside == "refuse":
+            self._refused += int(times[finite & beyond].sum())
+        np.add.at(self._counts, (self._reader.alike(labels, times), bins), times)
+
     def _count_here(self, examples: Examples) -> None:
         most = max(_BATCH_ROWS, self._counts.size)
         for batch in examples.split(most) if len(examples) > most else (examples,):
@@ -400,7 +429,8 @@ class _Tally:
         self._reader.merge(other._reader)
 
     @property
-    def _result(self) -> _Counted:
+    def counted(self) -> _Counted:
+        """What the rows come to."""
         return self._counts, self._sums, self._counted
 
     @property
@@ -408,6 +438,21 @@ class _Tally:
         """Scores that are not finite, and others beyond the axis."""
         times = len(self._layout.groupings)  # that each score was looked at
         return self._infinite // times, self._refused // times
+
+    @property
+    def oddities(self) -> Oddities:
+        """What was odd about the rows."""
+        layout, (not_finite, clipped) = self._layout, self._odd_scores
+        return Oddities(
+            rows=self._rows,
+            not_finite=not_finite,
+            clipped=clipped,
+            missing_labels=self._reader.missing,
+            other_labels=self._reader.unusable,
+            by_row=layout.by_row,
+            labels_by_row=layout.labels,
+            of_classes=bool(layout.classes),
+        )
 
     def checked(self, *, may_be_empty: bool = False) -> _Counted:
         """What the rows come to, if every row could be counted."""
@@ -438,7 +483,7 @@ class _Tally:
             )
         if reader.unusable:
             raise LabelError(f"{reader.unusable:,} of {labels:,} labels {reader.complaint()}.")
-        return self._result
+        return self.counted
 
 
 class _LenientTally(_Tally):
@@ -451,21 +496,6 @@ class _LenientTally(_Tally):
         self._infinite += placed.not_finite
         self._refused += placed.clipped
         return placed.bins, placed.scores
-
-    def noted(self) -> tuple[_Counted, Oddities]:
-        """What the rows come to, and what was odd about them."""
-        layout, (not_finite, clipped) = self._layout, self._odd_scores
-        oddities = Oddities(
-            rows=self._rows,
-            not_finite=not_finite,
-            clipped=clipped,
-            missing_labels=self._reader.missing,
-            other_labels=self._reader.unusable,
-            by_row=layout.by_row,
-            labels_by_row=layout.labels,
-            of_classes=bool(layout.classes),
-        )
-        return self._result, oddities
 
 
 def check_tree(tree: Sequence[int], bins: int) -> None:

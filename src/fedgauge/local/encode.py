@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, TypedDict
 
 from fedgauge import storage
-from fedgauge.data.examples import Data, Examples
-from fedgauge.data.files import ScoreFile
+from fedgauge.data.examples import Data, Examples, RowSource
 from fedgauge.data.row_checks import LenientRows, RowSummary, in_short
 from fedgauge.engines.contribution import find_bins
 from fedgauge.engines.reports import release_reports
@@ -199,7 +198,7 @@ def write_reports(
         show(counted)
         told += counted.warnings(plan.task.positive, plan.axis.low, plan.axis.high)
     for sentence in told:
-        tell(f"{data}: {sentence}" if isinstance(data, ScoreFile) else sentence)
+        tell(f"{data}: {sentence}" if isinstance(data, RowSource) else sentence)
 
 
 def _fill(file: BinaryIO, messages: Iterable[bytes]) -> tuple[int, str]:
@@ -213,7 +212,7 @@ def _fill(file: BinaryIO, messages: Iterable[bytes]) -> tuple[int, str]:
 
 def _checked(plan: EvaluationPlan, data: Data) -> Data:
     """The data, unless they can be refused as a whole before anything is paid for."""
-    if isinstance(data, ScoreFile):
+    if isinstance(data, RowSource):
         data.check()
     if callable(data):
         return data

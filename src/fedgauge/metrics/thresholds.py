@@ -637,8 +637,17 @@ class AtThreshold(ThresholdMetrics):
         return self.threshold
 
     def __repr__(self) -> str:
-        names = ", ".join(row.name for row in metrics_of(AtThreshold)[:5])
-        return f"<AtThreshold {self.threshold:.6g}: {names}, ...>"
+        return f"<AtThreshold {self.threshold:.6g}: {', '.join(self._main())}, ...>"
+
+    def _main(self) -> list[str]:
+        """The first metrics in words."""
+        told = []
+        for row in metrics_of(AtThreshold)[:5]:
+            try:
+                told.append(f"{row.name} {getattr(self, row.name).value:.4g}")
+            except UndefinedMetric:
+                told.append(f"{row.name} undefined")
+        return told
 
     def _repr_html_(self) -> str:
         estimates = self.as_dict()

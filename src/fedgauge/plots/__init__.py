@@ -1,5 +1,5 @@
 """A result drawn for people; the only place that imports plotting."""
 
-from fedgauge.plots.figures import Overlay, save_plots
+from fedgauge.plots.figures import Overlay, draw, save_plots
 
-__all__ = ["Overlay", "save_plots"]
+__all__ = ["Overlay", "draw", "save_plots"]

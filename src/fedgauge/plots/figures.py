@@ -104,6 +104,26 @@ def save_plots(
     return [_save(figure, Path(folder) / file) for file, figure in figures.items()]
 
 
+def draw(result: Evaluation) -> Figure:
+    """The curves of a result in one figure, two in a row."""
+    import matplotlib.pyplot as plt
+
+    name = None if len(result.slices) > 1 else "pooled"
+    pictures = [
+        *zip(_curves(result, name), (ROC.title, PR.title), strict=True),
+        *_of_probabilities(result, name),
+    ]
+    rows = len(pictures) // 2
+    figure, axes = plt.subplots(
+        rows, 2, figsize=(2 * _WIDTH, rows * _WIDTH), layout="constrained", squeeze=False
+    )
+    figure.suptitle(_facts(result))
+    for (display, title), place in zip(pictures, axes.flat, strict=True):
+        display.plot(ax=place)
+        place.set_title(title)
+    return figure
+
+
 def _curves(result: Evaluation, name: str | None) -> tuple[Drawn, Drawn]:
     try:
         return (

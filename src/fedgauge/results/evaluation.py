@@ -4,8 +4,9 @@ import hashlib
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import Any, SupportsFloat
+from typing import Any, Final, SupportsFloat
 
+import msgspec
 from msgspec import UNSET
 
 from fedgauge import _html
@@ -45,6 +46,18 @@ from fedgauge.results.summary import (
 )
 from fedgauge.secagg import Confirmed
 from fedgauge.storage import read_whole, write_whole
+
+# What only results of several classes, or several labels, have.
+_OF_CLASSES: Final = frozenset(
+    [
+        "macro",
+        "macro_roc_curve",
+        "macro_pr_curve",
+        "confusion_matrix",
+        "top_k_accuracy",
+        "top_label",
+    ]
+)
 
 
 class Evaluation(Metrics):
@@ -670,6 +683,37 @@ class Evaluation(Metrics):
         """Save the result."""
         write_whole(path, self.record.to_json())
 
+    def to_dict(self) -> dict[str, Any]:
+        """The result as plain data, such as :meth:`to_json` saves it.
+
+        Examples
+        --------
+        >>> result = fg.evaluate({"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 1], [0.1, 0.4])})
+        >>> result.to_dict()["slices"][0]["metrics"]["roc_auc"]["value"]
+        1.0
+        """
+        plain: dict[str, Any] = msgspec.json.decode(self.record.to_json())
+        return plain
+
+    def plot(self) -> Any:
+        """The ROC and the precision-recall curve; of probabilities also two of calibration.
+
+        Returns
+        -------
+        figure
+            Of matplotlib, with a reliability diagram and a decision curve where scores are
+            probabilities. Displays such as :class:`RocCurveDisplay` draw one of them.
+
+        Examples
+        --------
+        >>> result = fg.evaluate({"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 1], [0.1, 0.4])})
+        >>> [axes.get_title() for axes in result.plot().axes]
+        ['ROC curve', 'Precision-recall curve', 'Reliability diagram', 'Decision curve']
+        """
+        from fedgauge.plots import draw  # only who wants a picture waits for matplotlib
+
+        return draw(self)
+
     def to_html(
         self, path: str | Path, *, name: str | None = None, client_average: float | None = None
     ) -> None:
@@ -722,6 +766,10 @@ class Evaluation(Metrics):
             for name, value in vars(self).items()
             if type(getattr(Evaluation, name, None)) is not cached_property
         }
+
+    def __dir__(self) -> list[str]:
+        hidden = () if any(self._plan.task.labels_told) else _OF_CLASSES
+        return [name for name in super().__dir__() if name not in hidden]
 
     def __str__(self) -> str:
         return verdict(self)

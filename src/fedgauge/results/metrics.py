@@ -30,6 +30,7 @@ from fedgauge.metrics.decisions import DecisionCurve
 from fedgauge.metrics.estimate import Estimate
 from fedgauge.metrics.ranking import Reading
 from fedgauge.metrics.thresholds import AtThreshold, choose
+from fedgauge.results.summary import ThresholdTable
 
 
 class Metrics(ABC):
@@ -225,14 +226,25 @@ class Metrics(ABC):
         chosen = choose(pooled, fpr=fpr, recall=recall, precision=precision, cost=cost)
         return AtThreshold(pooled, chosen, self._reading.level, chosen=True)
 
-    def threshold_table(self, thresholds: Iterable[float] | None = None) -> list[AtThreshold]:
-        """Metrics at several thresholds; by default at up to nine edges over the axis."""
+    def threshold_table(self, thresholds: Iterable[float] | None = None) -> ThresholdTable:
+        """Metrics at several thresholds; by default at up to nine edges over the axis.
+
+        It is a list of :class:`AtThreshold`, and ``.to_frame()`` makes a data frame of it.
+
+        Examples
+        --------
+        >>> result = fg.evaluate({"a": ([0, 1, 1], [0.2, 0.7, 0.9]), "b": ([0, 1], [0.1, 0.4])})
+        >>> result.threshold_table([0.3, 0.5]).to_frame()[["threshold", "recall", "tp"]]
+           threshold    recall   tp
+        0        0.3  1.000000  3.0
+        1        0.5  0.666667  2.0
+        """
         if thresholds is None:
             axis = self._reading.pooled.axis
             wanted = axis.low + (axis.high - axis.low) * np.arange(1, 10) / 10.0
             near = np.abs(axis.thresholds[:, np.newaxis] - wanted).argmin(axis=0)
             thresholds = axis.thresholds[np.unique(near)].tolist()
-        return [self.at_threshold(threshold) for threshold in thresholds]
+        return ThresholdTable(self.at_threshold(threshold) for threshold in thresholds)
 
     def _groups(self, bins: int | Sequence[float], strategy: Strategy) -> Groups:
         """Bins in groups, of scores that are probabilities."""

@@ -13,6 +13,7 @@ from fedgauge.plan.task import Slice, Task
 
 if TYPE_CHECKING:
     from fedgauge.metrics.estimate import Estimate
+    from fedgauge.metrics.thresholds import AtThreshold
     from fedgauge.results.evaluation import Evaluation
 
 _AXIS_WORDS: Final = {
@@ -25,6 +26,7 @@ _AXIS_WORDS: Final = {
 }
 _LIKELY: Final = "smoothed to reduce noise (docs/shrinkage.md)"
 _MOST_SLICES: Final = 12  # that are told one by one
+_MAIN: Final = 5  # metrics of a threshold that are printed
 _WIDEST: Final = 40  # characters of a slice's name
 
 
@@ -321,6 +323,35 @@ def _over_slices(
 def _named(part: Evaluation, name: str) -> str | None:
     named: str | None = getattr(part.slice, name)
     return named
+
+
+class ThresholdTable(list["AtThreshold"]):
+    """Metrics at several thresholds: a list, which prints as a table and makes a data frame."""
+
+    def to_frame(self, *, backend: Backend = "pandas") -> Any:
+        """The values, one row for each threshold; :meth:`Evaluation.to_frame` has intervals too."""
+        names, rows = self._values()
+        return frame_of(names, rows, backend)
+
+    def __repr__(self) -> str:
+        names, rows = self._values()
+        shown = names[: _MAIN + 1]
+        lines = ["  ".join(shown)]
+        for row in rows:
+            cells = ("undefined" if value is None else f"{value:.4g}" for value in row)
+            lines.append(
+                "  ".join(f"{each:>{len(name)}}" for name, each in zip(shown, cells, strict=False))
+            )
+        return "\n".join(lines)
+
+    def _values(self) -> tuple[list[str], list[list[float | None]]]:
+        """Names of columns, and rows."""
+        parts = [{**at.as_dict(), **at.confusion_matrix._asdict()} for at in self]
+        rows = [
+            [at.threshold, *(None if each is None else each.value for each in part.values())]
+            for at, part in zip(self, parts, strict=True)
+        ]
+        return ["threshold", *(parts[0] if parts else ())], rows
 
 
 def frame_of(names: Sequence[str], rows: Sequence[Sequence[Any]], backend: Backend) -> Any:

@@ -208,8 +208,10 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 self._check_data(self.data)
 
     def _check_data(self, data: NamedRows) -> None:
-        if not data.path or "\0" in data.path:
-            raise SiteError("path must be that of a file.")
+        if bool(data.path) == bool(data.query) or "\0" in data.path:
+            raise SiteError("name the path of a file, or a query: one of both.")
+        if not data.label:
+            raise SiteError("label must name the column of the label.")
         if data.negative is not None and data.positive is None:
             raise SiteError("negative is named without positive. Name both, or positive alone.")
         if data.positive_rate is not None and not 0 < data.positive_rate < 1:

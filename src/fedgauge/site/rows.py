@@ -8,9 +8,8 @@ from typing import Final, Literal, Self, TypeVar
 
 import msgspec
 
-from fedgauge.data.examples import Data
+from fedgauge.data.examples import Data, RowSource
 from fedgauge.data.files import (
-    Dialect,
     LabelColumns,
     Respelled,
     ScoreColumns,
@@ -18,7 +17,9 @@ from fedgauge.data.files import (
     column_names,
     list_columns,
 )
+from fedgauge.data.queries import ScoreQuery, connect_by_environment
 from fedgauge.data.row_checks import RowSummary
+from fedgauge.data.text_files import UTF8, Dialect
 from fedgauge.errors import InputError
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.task import AnyTask, MeasuredTask, listed, measured_by
@@ -28,6 +29,7 @@ PERIODS: Final = (
     "The site file states that nobody has rows in two periods, so each has a budget of its own."
 )
 _MOST_SHOWN: Final = 5  # names in an option, as an example
+_THE_QUERY: Final = "the query in [data]"  # in the place of a path
 _REPEATED: Final = ("--model-score", "--group")
 
 
@@ -38,26 +40,32 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     the columns of each model, in the order of the plan's classes, and `groups` the column of a
     grouping, unless that has the grouping's name. With several labels a row `label` has the column
     of each. `positive` is the positive label as the file spells it, where the plan spells it
-    otherwise; without `negative` all others are negative.
+    otherwise; without `negative` all others are negative. The rest is as for :class:`ScoreFile`.
+
+    A site file may name a `query` instead of a path, for the database that the environment variable
+    FEDGAUGE_DATABASE names; `inside` as for :class:`fedgauge.ScoreQuery`. No plan changes its text.
 
     In a site file `path` is relative to that file, and may have fields such as ``{week}``
     (:class:`fedgauge.site.periods.FilePattern`). `periods` is then the statement that nobody has
     rows in two periods. `positive_rate` is the share of positives that the site expects.
     """
 
-    path: str
-    label: str | dict[str, str]
+    path: str = ""
+    label: str | dict[str, str] = ""
     score: str = ""
     subject: str | None = None
     separator: str | None = None
     decimal: str = "."
+    encoding: str = UTF8
+    drop_missing: bool = False
     classes: dict[str, str] = {}
     models: dict[str, tuple[str, ...]] = {}
     groups: dict[str, str] = {}
-    encoding: str = "utf-8"
     positive: str | None = None
     negative: str | None = None
     periods: Literal["disjoint"] | None = None
+    query: str = ""
+    inside: bool = False
     positive_rate: float | None = None
 
     @property
@@ -67,6 +75,8 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     def on(self, day: date, folder: Path) -> Self:
         """The rows of the last period before a day, where a site file in this folder names them."""
+        if self.query:
+            return msgspec.structs.replace(self, path=_THE_QUERY)
         path, _ = self.pattern.on(day)
         return msgspec.structs.replace(self, path=str(folder / path), periods=None)
 
@@ -87,9 +97,28 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
             subject=self.subject if cap is not None and cap.unit == "subject" else None,
         )
 
-    def file(self, plan: EvaluationPlan) -> ScoreFile:
-        """The file, if it and the columns that a plan asks for are there."""
-        label, score, group = self.by_task(plan.task)
+    def file(self, plan: EvaluationPlan) -> RowSource:
+        """The file, if it and the columns that a plan asks for are there; or the query."""
+        return self.of_task(plan.task)
+
+    def of_task(self, task: AnyTask) -> RowSource:
+        """The same for what a task tells apart."""
+        label, score, group = self.by_task(task)
+        if self.query:
+            if self.positive is not None or self.drop_missing:
+                raise InputError(
+                    "positive and drop_missing are for files. Let the query name rows and labels "
+                    "as they are to be."
+                )
+            return ScoreQuery(
+                connect_by_environment,
+                self.query,
+                label=label,
+                score=score,
+                group=group,
+                subject=self.subject,
+                inside=self.inside,
+            )
         return ScoreFile(
             self.path,
             label=label,
@@ -99,7 +128,8 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
             separator=self.separator,
             decimal=self.decimal,
             encoding=self.encoding,
-            respelled=self._respelled(measured_by(plan.task)),
+            drop_missing=self.drop_missing,
+            respelled=self._respelled(measured_by(task)),
         )
 
     def _respelled(self, task: MeasuredTask) -> Respelled | None:
@@ -119,7 +149,7 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         del site  # any site's
         self.checked(plan)
 
-    def checked(self, plan: EvaluationPlan) -> ScoreFile:
+    def checked(self, plan: EvaluationPlan) -> RowSource:
         """The file, unless it cannot be counted under a plan; reads its first rows."""
         if plan.task.of_labels:
             raise InputError(
@@ -141,11 +171,10 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         """Refuse a file without a column that nobody named but the plan."""
         groups = self._groups(task)
         unnamed = [name for name in groups if name not in self.groups]
-        if not unnamed:
+        if self.query or not unnamed:  # a query is checked with all of its columns
             return
-        present = column_names(
-            Path(self.path), Dialect(self.separator, self.decimal, self.encoding)
-        )
+        dialect = Dialect(self.separator, self.decimal, self.encoding)
+        present = column_names(Path(self.path), dialect)
         missing = [name for name in unnamed if name not in present]
         if missing:
             raise InputError(

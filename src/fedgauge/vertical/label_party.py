@@ -22,6 +22,7 @@ from fedgauge.data.row_checks import (
     ScoredFile,
     ids_of,
 )
+from fedgauge.data.text_files import UTF8
 from fedgauge.engines.participant import (
     Participant,
     SimulatedParticipant,
@@ -55,6 +56,7 @@ class NamedLabels(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     scored: bool = False
     separator: str | None = None
     decimal: str = "."
+    encoding: str = UTF8
 
     @property
     def columns(self) -> str:
@@ -71,6 +73,7 @@ class NamedLabels(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
                     score=self.key,
                     separator=self.separator,
                     decimal=self.decimal,
+                    encoding=self.encoding,
                 )
             )
         return self._by_id()
@@ -82,6 +85,7 @@ class NamedLabels(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
             label=self.label,
             separator=self.separator,
             decimal=self.decimal,
+            encoding=self.encoding,
         )
 
     def check(self, plan: EvaluationPlan, site: Site) -> None:
