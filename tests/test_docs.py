@@ -389,10 +389,9 @@ def test_every_attack_names_its_test():
         if line.startswith("| ") and not line.startswith("| promise |")
     ]
     named = set()
-    for promise, attack, outcome, tests in rows:
-        assert promise
+    for promise, attack, tests in rows:
+        assert promise.strip("*")
         assert attack
-        assert outcome in ("held", "mended"), promise
         files = re.findall(r"`([a-z]+/test_\w+\.py)`", tests)
         assert ", ".join(f"`{file}`" for file in files) == tests
         assert all("def test_" in (ROOT / "tests" / file).read_text() for file in files)
