@@ -5,9 +5,10 @@ BIN := $(VENV)/bin
 OLDEST := .venv-oldest
 MINUTES ?= 10
 CHROMIUM := apt-get install --no-install-recommends chromium
+SSHD := apt-get install --no-install-recommends openssh-server
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: help setup everything demo chromium test test-slow kernels lint build oldest docs screenshots fuzz bench bench-privacy bench-secagg bench-flower bench-local bench-page studies study-coverage study-calibrators study-vertical study-two-rounds trace clean
+.PHONY: help setup everything demo chromium sshd test test-slow kernels lint build oldest docs screenshots fuzz bench bench-privacy bench-secagg bench-flower bench-local bench-page studies study-coverage study-calibrators study-vertical study-two-rounds trace clean
 
 help:
 	@echo "make demo   evaluate a model over five generated hospitals"
@@ -82,13 +83,21 @@ chromium:
 		{ apt-get update; DEBIAN_FRONTEND=noninteractive $(CHROMIUM) --yes; } < /dev/null > /dev/null 2>&1; } || \
 		echo "Tests of pages will be skipped: there is no Chromium. As root: $(CHROMIUM)"
 
-setup: $(VENV)/.test chromium
+# So do tests of folders on a server, with Debian's OpenSSH. Where the package would also start a
+# service on port 22, whose machine it is decides.
+sshd:
+	@test -x /usr/sbin/sshd || { test "$$(id -u)" = 0 && test ! -d /run/systemd/system && \
+		echo "Installing Debian's package openssh-server (once)" && \
+		{ apt-get update; RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive $(SSHD) --yes; } < /dev/null > /dev/null 2>&1; } || \
+		echo "Tests over SFTP will be skipped: there is no sshd. As root: $(SSHD)"
+
+setup: $(VENV)/.test chromium sshd
 
 demo: $(VENV)/.demo
 	@$(BIN)/fedgauge demo
 	@echo "The command is $(BIN)/fedgauge; '. $(BIN)/activate' puts it on the path of this shell"
 
-test: $(VENV)/.test chromium
+test: $(VENV)/.test chromium sshd
 	@$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 test-slow: $(VENV)/.test
@@ -102,7 +111,7 @@ kernel-%: $(VENV)/.test
 	@OPENBLAS_CORETYPE=$* $(BIN)/python -m pytest -p no:cacheprovider tests/unit/test_kept_results.py tests/oracle/test_areas.py tests/oracle/test_calibration.py tests/oracle/test_pchip.py
 
 # What .ci/run needs, with one resolution; the steps below may then run side by side.
-everything: $(VENV)/.everything chromium
+everything: $(VENV)/.everything chromium sshd
 
 $(VENV)/.everything: $(BIN)/python pyproject.toml constraints.txt
 	@echo "Installing fedgauge and the tools for tests, documentation and builds into $(VENV) (once)"

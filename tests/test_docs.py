@@ -22,7 +22,7 @@ from fedgauge.histograms import calibrator
 from fedgauge.local import messages
 from fedgauge.plan import limits
 from fedgauge.secagg.graph import choose_graph
-from fedgauge.site import create_site, ledger_file, policy
+from fedgauge.site import consortium, create_site, ledger_file, policy
 from fedgauge.vertical import files as label_files
 
 ROOT = Path(__file__).parents[1]
@@ -30,7 +30,8 @@ DOCS = ROOT / "docs"
 
 
 def script(page):
-    return "\n".join(re.findall(r"```sh\n(.*?)```", page.read_text(), flags=re.DOTALL))
+    text = page if isinstance(page, str) else page.read_text()
+    return "\n".join(re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL))
 
 
 def shown(page):
@@ -53,6 +54,7 @@ def test_every_page_with_commands_is_followed():
     assert pages == {
         "calibration.md",
         "choose-epsilon.md",
+        "consortium.md",
         "exchange.md",
         "five-minutes.md",
         "install.md",
@@ -71,6 +73,10 @@ def test_every_page_with_commands_is_followed():
     ("page", "told"),
     [
         ("choose-epsilon.md", "epsilon 5 for one example (replace-one)"),
+        (
+            "consortium.md",
+            "stroke, version 1, by registry. hospital-c/site.toml would",
+        ),
         ("five-minutes.md", shown(DOCS / "five-minutes.md")),
         ("install.md", "3 clients, 6,000 examples"),
         ("large-data.md", "3 clients, 6,000 examples"),
@@ -158,11 +164,15 @@ def test_the_page_on_shrinkage_says_the_worst_that_was_measured():
 
 def test_the_file_exchange_runs_as_written(tmp_path, shell):
     told = follow(DOCS / "exchange.md", tmp_path, shell)
+    (first,) = (tmp_path / "evaluations").glob("*/result.json")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d-[0-9a-f]{8}", first.parent.name)
+    assert fg.Evaluation.from_json(first).privacy.claim == "enforced"
+    assert (first.parent / "report.html").stat().st_size > 10_000
     assert "Waiting for the coordinator" in told
     assert "enforced between the sites" in told
     result = fg.Evaluation.from_json(tmp_path / "shared" / "result.json")
     assert result.privacy.claim == "enforced"
-    assert told.count("verified: signed by ") == 2
+    assert told.count("verified: signed by ") == 2  # of the agents, and by hand
     assert result.clients == 3
     assert abs(result.negatives + result.positives - 6000) < 500
     hashes = re.findall(r"^([0-9a-f]{64})  shared/", told, flags=re.MULTILINE)
@@ -177,13 +187,39 @@ def test_the_file_exchange_runs_as_written(tmp_path, shell):
         assert exact.negatives + exact.positives == rows
 
 
+def test_the_steps_of_an_evaluation_are_few():
+    """Three to set up for the coordinator, two for a site; then one of the coordinator alone."""
+    page = (DOCS / "exchange.md").read_text()
+    few = script(page.split("## 3. Five rounds")[0].replace("```sh\nmkdir elsewhere", "```text\n"))
+    commands = re.findall(r"fedgauge ((?:site|consortium|exchange) \w+|plan|demo|verify)\b", few)
+    shown = {"demo", "verify", "consortium show"}  # files for the page, and what they hold
+    typed = [each for each in commands if each not in shown]
+    at_sites = ["site init", "consortium accept"]
+    assert typed == [
+        *("site init", "site init"),  # of the coordinator, of sites
+        *("consortium create", "consortium accept"),
+        *("plan", "site run", "exchange run"),
+    ]
+    told = {
+        row.split(" | ")[0].strip("| "): row.split(" | ")[1:]
+        for row in page.splitlines()
+        if row.startswith("|")
+    }
+    setup, each = told["coordinator"]
+    assert re.findall(r"`([\w ]+)`", setup) == ["site init", "consortium create", "plan"]
+    assert re.findall(r"`([\w ]+)`", each) == ["exchange run"]
+    setup, each = told["site"]
+    assert re.findall(r"`([\w ]+)`", setup) == at_sites
+    assert each.startswith("nothing")
+
+
 def test_the_site_folder_and_the_sites_that_must_stay_are_as_told(tmp_path):
     text = (DOCS / "exchange.md").read_text()
     folder = text.split("### The site's folder\n")[1].split("**Backups.**")[0]
-    made = create_site(tmp_path / "site", name="site", dataset="rows")
+    made = create_site(tmp_path / "site", name="hospital-a", dataset="rows")
     files = {path.name for path in made.folder.iterdir() if path.suffix != ".lock"}
-    assert files == {"site.toml", "site.key", "ledger.sqlite", "site.key.head"}
-    assert files <= {*re.findall(r"`([\w.]+)`", folder)}
+    assert files == {"site.toml", "hospital-a.card", "site.key", "ledger.sqlite", "site.key.head"}
+    assert files <= {*re.findall(r"`([\w.-]+)`", folder)}
     assert b"secret" in (made.folder / "site.key").read_bytes()  # not encrypted, as told
     assert (made.policy.max_epsilon, made.policy.budget_epsilon) == (1, 3)
     (told,) = re.findall(r"must confirm and reveal: (.*?)\. So among three", " ".join(text.split()))
@@ -305,6 +341,7 @@ def test_the_page_of_formats_states_the_largest_sizes_that_are_read():
         "`plan.toml`, `second.json`": [limits.MOST_BYTES],
         "`result.json`": [fedgauge.storage.MOST_RESULT, exchange._MOST_RESULT],
         "`map.json`, `site.toml`": [calibrator.MOST_BYTES],
+        "`*.fgc`": [consortium.Consortium.most],
         "`*.fgx`": [protocol.MOST_BYTES, exchange._MOST_EVIDENCE],
         "`*.fgr`": [messages.MOST_BYTES],
         "`*.roster`, `*.bins`, answers and flips of label parties": [label_files.MOST_BYTES],

@@ -794,7 +794,7 @@ reports that come after the bins were found $ intake two.toml {B}.fgr -> 1
 reports of the first round taken in as of the second (bins) $ intake second.json {A}.fgr -> 2
     {A}.fgr: 1 message refused | of another plan | Name the plan
 trust in half a key $ site trust partner ed25519:abc {a} -> 2
-    a public key is 'ed25519:' and 43 | fedgauge site show
+    a public key is 'ed25519:' and 48 | fedgauge site show
 init where a site is $ site init --name x --dataset d {A} -> 2
     {A}/site.toml exists | another folder
 a witness in a folder that is not there $ site witness nowhere/b.head {b} -> 1

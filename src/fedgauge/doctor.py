@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from fedgauge import storage
+from fedgauge.engines.folder import open_folder
 from fedgauge.engines.participant import Participant
+from fedgauge.engines.remote_folder import is_remote
 from fedgauge.errors import FedgaugeError
 from fedgauge.site import Ledger, Site
 from fedgauge.site.policy import SiteFile, folder_faults
@@ -20,7 +22,7 @@ from fedgauge.storage import faults
 
 _LEAST_PYTHON: Final = (3, 11)
 _FLOWER: Final = "1.41."
-_NEEDED: Final = ("cryptography", "msgspec", "numpy", "pyarrow", "scipy")
+_NEEDED: Final = ("cryptography", "mnemonic", "msgspec", "numpy", "pyarrow", "scipy")
 _LEAST_FREE: Final = 100 << 20  # bytes: states and ledgers need far less, logs around them may not
 _CLOCKS: Final = timedelta(minutes=5)  # by which two honest clocks may differ
 
@@ -35,13 +37,14 @@ class Finding(NamedTuple):
     told: str
 
 
-def examine(site: Path | None = None, run: Path | None = None) -> list[Finding]:
+def examine(site: Path | None = None, run: str | Path | None = None) -> list[Finding]:
     """Look at the installation and, where named, at a site file and an exchange's folder."""
     findings = list(_installation())
     if site is not None:
         findings += _site(site)
     if run is not None:
-        findings.append(_shared_folder(run))
+        remote = isinstance(run, str) and is_remote(run)
+        findings.append(_remote_folder(str(run)) if remote else _shared_folder(Path(run)))
     return findings
 
 
@@ -118,8 +121,9 @@ def _trust(site: Site) -> Finding:
         return Finding(
             "Trust",
             "note",
-            "no coordinator, so nobody may start an evaluation here: add one with `fedgauge site "
-            "trust --coordinator NAME KEY`. A coordinator's own site needs none.",
+            "no coordinator, so nobody may start an evaluation here: add one with `fedgauge "
+            "consortium accept FILE` or `fedgauge site trust --coordinator NAME KEY`. A "
+            "coordinator's own site needs none.",
         )
     told = f"{len(site.coordinators)} may start evaluations; {peers} other sites"
     least = site.policy.min_cohort
@@ -238,3 +242,12 @@ def _shared_folder(run: Path) -> Finding:
         return Finding("Exchange", "mend", f"cannot write to {run}: {error.strerror}.")
     files = len(list(run.glob("*.fgx")))
     return Finding("Exchange", "ok", f"{run} can be written; {files:,} files of an exchange")
+
+
+def _remote_folder(run: str) -> Finding:
+    try:
+        files = len(open_folder(run).names("*.fgx"))
+    except FedgaugeError as error:
+        return Finding("Exchange", "mend", str(error))
+    told = "can be listed; whether it can be written shows when something is written"
+    return Finding("Exchange", "ok", f"{run} {told}; {files:,} files of an exchange")

@@ -2,8 +2,10 @@
 
 import base64
 import binascii
+import hashlib
 import hmac
 import os
+import re
 from pathlib import Path
 from typing import Final, Self
 
@@ -16,6 +18,8 @@ from fedgauge.storage import open_regular, require_own
 
 _PUBLIC: Final = "ed25519:"
 _SECRET: Final = "ed25519-secret:"  # noqa: S105  (a prefix)
+_CHECKSUM_BYTES: Final = 4
+_WRITTEN: Final = re.compile(r"[\w-]{48}", re.ASCII)  # 36 bytes in Base64
 KEY_BYTES: Final = 32
 _LONGEST_FILE: Final = 200
 _IF_READ: Final = "make a new key if somebody may have read it"
@@ -109,21 +113,24 @@ def verify(public: bytes, message: bytes, signature: bytes) -> bool:
 
 
 def key_to_text(public: bytes) -> str:
-    """A public key as text: ``ed25519:`` and Base64."""
+    """A public key as text: ``ed25519:`` and Base64 of the key and a checksum."""
     if len(public) != KEY_BYTES:
         raise SiteError(f"a public key has {KEY_BYTES} bytes, got {len(public)}.")
     return _encode(_PUBLIC, public)
 
 
 def key_from_text(text: str) -> bytes:
-    """The public key that a text stands for; each key has one text."""
+    """The public key that a text stands for; each key has one text.
+
+    The checksum finds a wrong letter, or two that changed places, but once in 4 billion times.
+    """
     public = _decode(_PUBLIC, text)
-    if public is None:
-        raise SiteError(
-            f"a public key is {_PUBLIC!r} and 43 letters, digits, - or _. Copy the whole line "
-            "that `fedgauge site show` prints."
-        )
-    return public
+    if public is not None:
+        return public
+    copy = "Copy the whole line that `fedgauge site show` prints."
+    if text.startswith(_PUBLIC) and _WRITTEN.fullmatch(text.removeprefix(_PUBLIC)):
+        raise SiteError(f"a letter of the public key {text} is wrong: its checksum differs. {copy}")
+    raise SiteError(f"a public key is {_PUBLIC!r} and 48 letters, digits, - or _. {copy}")
 
 
 def is_anybodys(public: bytes) -> bool:
@@ -134,13 +141,17 @@ def is_anybodys(public: bytes) -> bool:
 
 
 def _encode(prefix: str, raw: bytes) -> str:
-    return prefix + base64.urlsafe_b64encode(raw).rstrip(b"=").decode("ascii")
+    return prefix + base64.urlsafe_b64encode(raw + _checksum(prefix, raw)).decode("ascii")
 
 
 def _decode(prefix: str, text: str) -> bytes | None:
     try:
-        raw = base64.urlsafe_b64decode(text.removeprefix(prefix) + "=")
+        raw = base64.urlsafe_b64decode(text.removeprefix(prefix))[:-_CHECKSUM_BYTES]
     except (binascii.Error, ValueError):
         return None
     # Base64 readers skip what they do not know: only the one way to write a key is taken.
     return raw if len(raw) == KEY_BYTES and _encode(prefix, raw) == text else None
+
+
+def _checksum(prefix: str, raw: bytes) -> bytes:
+    return hashlib.sha256(prefix.encode("ascii") + raw).digest()[:_CHECKSUM_BYTES]

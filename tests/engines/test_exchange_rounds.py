@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from pathlib import Path
 
 import commands
 import numpy as np
@@ -121,7 +122,7 @@ def test_each_party_has_a_folder_of_its_own(folder):
                 site = world.site(name)
                 if stage == Stage.ADVERTISE:
                     rows = None if within else world.rows(name)
-                    reply = join(Exchange(mail[name], site), site, rows)
+                    reply = Path(join(Exchange(mail[name], site), site, rows))
                 else:
                     reply = world.answer(mail[name], name, stage)
                 assert reply.parent == here

@@ -7,8 +7,10 @@ from contextlib import closing, suppress
 from functools import reduce
 
 import commands
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from cards import cards_of, forged, key_of, text_of
 from fuzz_inputs import Unmade, each_alone, forgiving, new_folder, pack, part_of, parts_of
 from plans import report_plan, small_noisy_plan
 from sites import make_site
@@ -19,7 +21,7 @@ from fedgauge.data.row_checks import KeyedFile, ScoredFile, ids_in, scores_in
 from fedgauge.engines.site_rows import read_note
 from fedgauge.errors import FedgaugeError
 from fedgauge.keys import SigningKey, key_from_text, key_to_text
-from fedgauge.site import Account, Cost, Ledger, Site
+from fedgauge.site import Account, Card, Consortium, Cost, Ledger, Site, offer
 from fedgauge.site.ledger_file import START, Head
 from fedgauge.site.site import approval_path, approve, require_approval
 from fedgauge.vertical.label_party import ROW_KINDS
@@ -42,6 +44,72 @@ def site_file():
 
     some_reports = report_plan(fg.LocalDP(1.0), (2, 3))
     return [text.encode()], run
+
+
+def signed_anew(data, kind):
+    """A card or a consortium's file in which each key that is known signs what is there."""
+    with forgiving():
+        found = msgspec.json.decode(data, type=kind)
+        keys = {text_of(letter): key_of(letter) for letter in "abcdr"}
+
+        def card(each):
+            signature, old = each.signature, each.old_signature
+            if each.key in keys:
+                signature = keys[each.key].sign(each._signed())
+            if each.old_key in keys:
+                old = keys[each.old_key].sign(each._signed())
+            return msgspec.structs.replace(each, signature=signature, old_signature=old)
+
+        if kind is Card:
+            return card(found).to_bytes()
+        cards = {"coordinator": card(found.coordinator), "sites": tuple(map(card, found.sites))}
+        return forged(found, keys[cards["coordinator"].key], **cards).to_bytes()
+    return data
+
+
+def cards():
+    folder, boss = new_folder(), key_of("r")
+    path = folder / "hospital-b.card"
+    file = Consortium.sign("stroke", boss, Card.sign("registry", boss), cards_of("ab"))
+
+    def run(data):
+        path.write_bytes(signed_anew(data, Card))
+        card = Card.read(path)
+        each_alone(
+            lambda: file.updated(boss, file.coordinator, [card], []),
+            lambda: file.updated(boss, file.coordinator, [card], ["hospital-b"]),
+            lambda: file.updated(boss, card, [], []),
+        )
+
+    signed = Card.sign("hospital-b", key_of("c"), old=key_of("b"))
+    return [card.to_bytes() for card in (*cards_of("bc"), signed)], run
+
+
+def consortia():
+    """At a site that accepted one version before, and at one that accepted none."""
+    folder, boss = new_folder(), key_of("r")
+    site = make_site(folder / "a")
+    site.key_path.unlink()
+    key_of("a").save(site.key_path)
+    first = Consortium.sign("stroke", boss, Card.sign("registry", boss), cards_of("abc"))
+    new = Card.sign("registry", key_of("d"), old=boss)
+    later = first.updated(key_of("d"), new, [Card.sign("hospital-b", key_of("x"))], ["hospital-b"])
+    bare = site.path.read_text()
+    offer(site.path, first).accept()
+    states, path = [bare, site.path.read_text()], folder / "stroke.fgc"
+
+    def run(data):
+        path.write_bytes(signed_anew(data, Consortium))
+        file = Consortium.read(path)
+        file.says(file.words_in_rows)
+        for state in states:
+            site.path.write_text(state)
+            each_alone(
+                lambda: offer(site.path, file, replace=True),
+                lambda: offer(site.path, file).accept(),
+            )
+
+    return [first.to_bytes(), later.to_bytes()], run
 
 
 def approvals():

@@ -66,6 +66,8 @@ TARGETS = {
     "flower-label-node": Target("msgpack", fuzz_sums.flower_label_node),
     "flower-server": Target("msgpack", fuzz_sums.flower_server),
     "site-file": Target("toml", fuzz_files.site_file),
+    "cards": Target("json", fuzz_files.cards),
+    "consortia": Target("json", fuzz_files.consortia),
     "approvals": Target("json", fuzz_files.approvals),
     "ledger-lines": Target("msgpack", fuzz_files.ledger_lines),
     "ledger-file": Target("raw", fuzz_files.ledger_file),

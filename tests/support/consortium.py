@@ -6,6 +6,7 @@ from sites import open_policy
 
 from fedgauge.engines.coordinator import Coordinator
 from fedgauge.engines.exchange import Exchange, join, submit, take_part
+from fedgauge.engines.folder import open_folder
 from fedgauge.keys import key_to_text
 from fedgauge.secagg import Stage
 from fedgauge.site import Site, create_site
@@ -57,14 +58,15 @@ class Consortium:
         return Coordinator(self.exchange(run), self.site(COORDINATOR), totals=totals_for)
 
     def start(self, run, plan, invited=None):
-        Path(run).mkdir(parents=True, exist_ok=True)
+        open_folder(run).make()
         members = [self.keys[name] for name in invited or self.names]
         return self.coordinator(run).start(plan, members).invitation.session
 
     def answer(self, run, name, stage, data=None):
         """Take one site through one round; the file it wrote."""
         site = self.site(name)
-        return take_part(Exchange(run, site), site, stage, None if data is None else lambda: data)
+        data_of = None if data is None else lambda: data
+        return Path(take_part(Exchange(run, site), site, stage, data_of))
 
     def advance(self, run, *, without_missing=False):
         return self.coordinator(run).advance(without_missing=without_missing)
@@ -98,8 +100,8 @@ class Shared(Consortium):
         exchange = Exchange(run, site)
         match stage:
             case Stage.ADVERTISE:
-                return join(exchange, site, self.rows(name))
+                return Path(join(exchange, site, self.rows(name)))
             case Stage.MASK:
-                return submit(exchange, site, kinds=ROW_KINDS, tell=lambda _: None).path
+                return Path(submit(exchange, site, kinds=ROW_KINDS, tell=lambda _: None).path)
             case _:
                 return super().answer(run, name, stage, data)

@@ -5,12 +5,14 @@ of tests/unit/test_cli.py do."""
 
 import json
 import os
+import select
 import shutil
+import signal
 import socket
 import stat
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from forks import fast_folder
@@ -25,6 +27,8 @@ with socket.socket(socket.AF_UNIX) as server:
     code = server.recv(16)
 sys.exit(int(code))
 """
+# What a script leaves running ends with it, however it ends.
+_BEFORE = "set -euo pipefail; trap 'kill $(jobs -p) 2> /dev/null || true' EXIT"
 _LONGEST = 1 << 20  # bytes of a request
 
 
@@ -47,7 +51,7 @@ def serving_shells():
 
                 def run(script, folder, **environment):
                     return subprocess.run(
-                        [shutil.which("bash"), "-c", f"set -euo pipefail\n{script}"],
+                        [shutil.which("bash"), "-c", f"{_BEFORE}\n{script}"],
                         cwd=folder,
                         env=os.environ | {"PATH": path} | environment,
                         capture_output=True,
@@ -61,12 +65,13 @@ def serving_shells():
 
 
 def _serve(address):
-    """Run the commands that come, one after another, each in a fork."""
+    """Run the commands that come, each in a fork, also several at a time."""
     import warm  # noqa: F401
 
     from fedgauge import cli
 
     cli.end_at_once = sys.exit
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who watch commands
 
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(address)
@@ -76,14 +81,31 @@ def _serve(address):
             connection, _ = server.accept()
             with connection:
                 data, streams, _, _ = socket.recv_fds(connection, _LONGEST, 3)
-                child = os.fork()
-                if not child:
+                if not os.fork():
                     server.close()
-                    _become(json.loads(data), streams, cli.main)
+                    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                    _watch(connection, json.loads(data), streams, cli.main)
                 for stream in streams:
                     os.close(stream)
-                code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-                connection.sendall(str(code).encode())
+
+
+def _watch(connection, request, streams, main):
+    """Run one command, say how it ended, and end it when its caller is killed."""
+    running, at_work = os.pipe()  # its end is that of the command
+    child = os.fork()
+    if not child:
+        os.close(running)
+        connection.close()
+        _become(request, streams, main)
+    for each in (at_work, *streams):
+        os.close(each)
+    ready, _, _ = select.select([running, connection], [], [])
+    if running not in ready:
+        os.kill(child, signal.SIGTERM)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    with suppress(OSError):
+        connection.sendall(str(code).encode())
+    os._exit(0)
 
 
 def _become(request, streams, main):

@@ -24,6 +24,7 @@ def open_policy(**limits):
         "exact_groups": ("a", "b", "few", "women", "men", "old"),
         "min_new_rows": 0,
         "budget_epsilon": 10.0,
+        "findings": "join",
     }
     return Policy(**(opened | limits))
 

@@ -218,7 +218,11 @@ def test_saved_plan_loads_and_matches(ending):
     told = done(run("plan", *HINTS, "--epsilon", 1, "-o", f"p.{ending}"))
     loaded = fg.EvaluationPlan.load(f"p.{ending}")
     expected = fg.planner.propose(
-        privacy=fg.DistributedDP(1.0), clients=8, examples=4_000, positive_rate=0.5
+        privacy=fg.DistributedDP(1.0),
+        clients=8,
+        cohort=fg.Cohort(6),
+        examples=4_000,
+        positive_rate=0.5,
     )
     assert loaded == expected
     assert f"Saved p.{ending}" in told
@@ -261,10 +265,28 @@ def test_a_plan_that_expires():
     assert "Not after" not in told_by("--epsilon", 1)
 
 
+@pytest.mark.parametrize(
+    ("options", "survivors", "told"),
+    [
+        (["--clients", 3, "--epsilon", 1], 3, "all 3 clients: if one is late, all wait"),
+        (["--clients", 4, "--epsilon", 1], 3, "3 of 4 clients"),
+        (["--clients", 9, "--epsilon", 1], 7, "7 of 9 clients"),
+        (["--clients", 4, "--epsilon", 1, "--max-colluding", 2], 4, "all 4 clients"),
+        (["--clients", 9, "--epsilon", 1, "--min-survivors", 9], 9, "all 9 clients"),
+        (["--clients", 9, "--privacy", "sa"], 9, "all 9 clients"),
+    ],
+)
+def test_with_noise_a_quarter_of_the_clients_may_be_missing(options, survivors, told):
+    rows = " ".join(done(run("plan", *options, "-o", "late.toml")).split())
+    assert f"Who is needed {told}" in rows
+    assert fg.EvaluationPlan.load("late.toml").cohort.min_survivors == survivors
+
+
 def test_wanted_error_is_for_this_cohort(needs):
     """More colluders, more noise, a larger epsilon."""
     for want, enough in ((0.4, "yes"), (1e-5, "no")):
-        told = told_by("--epsilon", 1, "--max-colluding", 4, "--want", want)
+        cohort = ["--max-colluding", 4, "--min-survivors", 8]
+        told = told_by("--epsilon", 1, *cohort, "--want", want)
         assert f"Enough for a ROC Area Error of {want:g}? {enough}: it takes epsilon 0.35 " in told
         assert "about 120,000 examples" in told
         args, kwargs = needs.pop()
@@ -326,7 +348,7 @@ def test_examples_of_the_help_run(table, needs):
     for arguments in examples:
         told = done(run(*arguments))
         assert told
-    assert fg.EvaluationPlan.load("plan.toml").cohort.min_survivors == 40
+    assert fg.EvaluationPlan.load("plan.toml").cohort.min_survivors == 30
     assert len(needs) == 3
 
 

@@ -293,3 +293,58 @@ def test_show_uses_no_programmer_s_words(site):
     assert row_of("Local reports, with noise", told) == "refused"
     assert row_of("Colluding sites to withstand", told) == "at least 1"
     assert row_of("One evaluation may cost", told) == "epsilon 1, delta 1 in 1,000,000"
+
+
+def test_init_declares_the_rows(tmp_path):
+    rows = tmp_path / "rows.csv"
+    rows.write_text("y;p\n1;0,5\n0;0,2\n")
+    init = ["site", "init", "--name", "a", "--dataset", "d"]
+    named = ["--data", rows, "--label", "y", "--score", "p", "--separator", ";", "--decimal", ","]
+    run(*init, *named, tmp_path / "new", "-q")
+    path = tmp_path / "new" / "site.toml"
+    data = fg.Site.from_toml(path).data
+    assert (data.path, data.label, data.score) == (str(rows), "y", "p")
+    assert (data.separator, data.decimal, data.periods) == (";", ",", None)
+    shown = run("site", "show", "--site", path)
+    assert "rows.csv: label y, score p" in " ".join(shown.split())
+    assert row_of("Rows that look wrong", shown) == "refused before joining"
+    assert "Periods" not in shown
+
+
+def test_init_declares_rows_in_periods(tmp_path):
+    init = ["site", "init", "--name", "a", "--dataset", "d"]
+    named = ["--data", tmp_path / "{year}-W{week}.csv", "--label", "y", "--score", "p"]
+    run(*init, *named, tmp_path / "new", "-q")
+    path = tmp_path / "new" / "site.toml"
+    assert fg.Site.from_toml(path).dataset == "d"
+    path.write_text(path.read_text().replace("[data]", '[data]\nperiods = "disjoint"', 1))
+    assert re.fullmatch(r"d-\d{4}-W\d\d", fg.Site.from_toml(path).dataset)
+    assert "nobody has rows in two periods" in " ".join(run("site", "show", "--site", path).split())
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        (["--data", "{rows}", "--label", "y"], "--data needs the columns"),
+        (["--label", "y", "--score", "p"], "Name it: --data FILE"),
+        (["--data", "{rows}", "--label", "y", "--score", "risk"], "no column 'risk'"),
+        (["--data", "{rows}x", "--label", "y", "--score", "p"], "no such file"),
+        (["--data", "W{{week}}.csv", "--label", "y", "--score", "p"], "one kind of period"),
+    ],
+)
+def test_init_makes_no_site_with_rows_that_cannot_be_read(tmp_path, named, told):
+    (tmp_path / "rows.csv").write_text("y,p\n1,0.5\n0,0.2\n")
+    named = [word.format(rows=tmp_path / "rows.csv") for word in named]
+    init = ["site", "init", "--name", "a", "--dataset", "d", *named]
+    assert told in run(*init, tmp_path / "new", code=2)
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_example_of_data_in_a_new_site_file_can_be_taken_as_it_is(site):
+    text = site.read_text()
+    assert fg.Site.from_toml(site).data is None
+    table = re.search(r"(?m)^# \[data\](.|\n# )*", text)[0]
+    site.write_text(text.replace(table, re.sub("(?m)^# ", "", table)))
+    made = fg.Site.from_toml(site)
+    assert made.has_periods
+    assert made.written.data.positive_rate == 0.3

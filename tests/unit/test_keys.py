@@ -1,10 +1,13 @@
 """Keys sign as RFC 8032 says, have one text form, and stay with their owner."""
 
+import base64
 import hashlib
+import itertools
 import os
 import pickle
 import re
 import stat
+import string
 from pathlib import Path
 
 import numpy as np
@@ -84,7 +87,7 @@ def test_text_and_back():
         public = SigningKey.generate().public
         text = key_to_text(public)
         assert text.startswith("ed25519:")
-        assert len(text) == 8 + 43
+        assert len(text) == 8 + 48
         assert key_from_text(text) == public
 
 
@@ -107,8 +110,8 @@ GOOD = key_to_text(bytes(range(32)))
         "space": " " + GOOD,
         "space inside": GOOD[:20] + " " + GOOD[20:],
         "skipped letters": GOOD[:20] + "!" + GOOD[20:],
-        "other alphabet": "ed25519:" + "+" * 43,
-        "loose last bits": GOOD[:-1] + chr(ord(GOOD[-1]) + 1),
+        "other alphabet": "ed25519:" + "+" * 48,
+        "without a checksum": "ed25519:" + "A" * 43,
         "not ASCII": GOOD[:-1] + "é",
         "secret": "ed25519-secret:" + GOOD.removeprefix("ed25519:"),
     }.items(),
@@ -116,6 +119,27 @@ GOOD = key_to_text(bytes(range(32)))
 )
 def test_only_the_canonical_text_is_a_key(text):
     refused(SiteError, "public key", key_from_text, text[1])
+
+
+def test_the_text_of_a_key_is_fixed():
+    """So that keys printed by one version are read by the next."""
+    whole = bytes(range(32)) + hashlib.sha256(b"ed25519:" + bytes(range(32))).digest()[:4]
+    assert "ed25519:" + base64.urlsafe_b64encode(whole).decode() == GOOD
+
+
+def test_one_wrong_letter_or_two_swapped_are_no_key():
+    """All that one slip of the hand can make of a key: 48 places, 63 other letters, and swaps."""
+    prefix, letters = "ed25519:", string.ascii_letters + string.digits + "-_"
+    body = GOOD.removeprefix(prefix)
+    slips = {body[:at] + other + body[at + 1 :] for at in range(48) for other in letters}
+    for one, other in itertools.combinations(range(48), 2):
+        swapped = list(body)
+        swapped[one], swapped[other] = swapped[other], swapped[one]
+        slips.add("".join(swapped))
+    slips.discard(body)
+    assert len(slips) > 48 * 63
+    for slip in slips:
+        refused(SiteError, "its checksum differs. Copy the whole", key_from_text, prefix + slip)
 
 
 def test_a_key_file_is_the_owners_alone_and_never_overwritten(tmp_path):
@@ -183,7 +207,7 @@ def test_a_key_file_is_missing_or_cannot_be_kept(tmp_path, monkeypatch):
 def test_a_key_is_not_shown_nor_pickled():
     raw = bytes(range(32))
     key = SigningKey.from_bytes(raw)
-    secret = key_to_text(raw).removeprefix("ed25519:")
+    secret = key_to_text(raw).removeprefix("ed25519:")[:42]
     shown = repr(key) + str(key)
     assert key_to_text(key.public) in shown
     assert secret not in shown

@@ -1,12 +1,16 @@
 """A site file declares its rows: which file, which columns, and the periods that they come in."""
 
 from datetime import date
+from functools import partial
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from plans import plan_for, report_plan
 from sites import edit, make_site
 
 import fedgauge as fg
+from fedgauge.engines.contribution import count_leniently, count_rows
 from fedgauge.engines.site_rows import declared_rows
 from fedgauge.errors import InputError, SiteError
 from fedgauge.site import Site
@@ -146,3 +150,89 @@ def test_rows_named_by_hand_leave_the_periods_alone(tmp_path):
     with pytest.raises(fg.PlanRefused, match=r"each period .* has a budget of its own"):
         site.judge_reports(plan)
     weekly(tmp_path / "other", more="").judge_reports(plan)
+
+
+def counted(site, text, encoding="utf-8", plan=PLAN):
+    """Positives, negatives and odd labels of a file, under noise; the same of an exact sum."""
+    (site.folder / "rows.csv").write_bytes(text.encode(encoding) if isinstance(text, str) else text)
+    file = declared_rows(site, plan).file(plan)
+    histogram, odd = count_leniently(plan, lambda: file)
+    negatives, positives = histogram.counts.sum(axis=1).tolist()
+    assert odd.failure == ""
+    return positives, negatives, odd
+
+
+@pytest.mark.parametrize("planned", [None, 1, "yes"])
+@pytest.mark.parametrize(
+    ("spelled", "labels", "positives", "odd"),
+    [
+        ('positive = "ja"', ["ja", "nein", " ja ", "nein"], 2, 0),
+        ('positive = "C50"', ["C50", "C51", "D05", "C50"], 2, 0),
+        ('positive = "2"', [1, 2, 2, 1], 2, 0),  # 1, the plan's positive label, is the negative one
+        ('positive = "0"', [0, 1, 1, 1], 1, 0),
+        ('positive = "ja"\nnegative = "nein"', ["ja", "nein", "Ja", "ja"], 2, 1),
+        ('positive = "2"\nnegative = "1"', [1, "2.0", 0, 2], 2, 1),
+        ('positive = "no"\nnegative = "yes"', ["yes", "no", "yes", "yes"], 1, 0),
+    ],
+)
+def test_a_positive_label_that_is_spelled_otherwise(
+    tmp_path, planned, spelled, labels, positives, odd
+):
+    site = declare(tmp_path, f'path = "rows.csv"\nlabel = "y"\nscore = "p"\n{spelled}')
+    plan = plan_for(fg.DistributedDP(1.0), bins=8, task=fg.BinaryTask(positive=planned))
+    text = "y,p\n" + "".join(f"{label},0.{n + 2}\n" for n, label in enumerate(labels))
+    found, others, seen = counted(site, text, plan=plan)
+    assert (found, others, seen.other_labels) == (positives, len(labels) - positives, odd)
+    count = partial(count_rows, plan, declared_rows(site, plan).file(plan))
+    if odd:
+        with pytest.raises(InputError, match="labels are"):
+            count()
+    else:
+        assert count().counts.sum(axis=1).tolist() == [others, found]
+
+
+def test_labels_in_numbers_are_translated_too(tmp_path):
+    site = declare(tmp_path, 'path = "rows.parquet"\nlabel = "y"\nscore = "p"\npositive = "2"')
+    table = pa.table({"y": [1, 2, None, 2], "p": [0.1, 0.2, 0.3, 0.4]})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    histogram, odd = count_leniently(PLAN, lambda: declared_rows(site, PLAN).file(PLAN))
+    assert histogram.counts.sum(axis=1).tolist() == [2, 2]
+    assert (odd.missing_labels, odd.other_labels) == (1, 0)
+
+
+def test_classes_are_not_translated(tmp_path):
+    site = declare(
+        tmp_path, 'path = "x.csv"\nlabel = "y"\npositive = "ja"\nclasses = {a = "p", b = "q"}'
+    )
+    plan = plan_for(fg.DistributedDP(1.0), bins=8, task=fg.MulticlassTask(labels=["a", "b"]))
+    assert declared_rows(site, plan).positive is None
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1252", "latin-1", "iso-8859-15", "cp1250"])
+def test_a_file_of_another_encoding(tmp_path, encoding):
+    site = declare(
+        tmp_path,
+        f'path = "rows.csv"\nlabel = "größe"\nscore = "p"\npositive = "ä"\nencoding = "{encoding}"',
+    )
+    assert counted(site, "größe,p\nä,0.2\nö,0.3\nä,0.9\n", encoding)[:2] == (2, 1)
+    exact = count_rows(PLAN, declared_rows(site, PLAN).file(PLAN))
+    assert exact.counts.sum(axis=1).tolist() == [1, 2]
+
+
+def test_a_byte_that_no_text_has_spoils_its_row_alone(tmp_path):
+    """Under noise a row must not silence its site."""
+    table = 'path = "rows.csv"\nlabel = "y"\nscore = "p"\nencoding = "cp1252"'
+    site = declare(tmp_path, table)
+    positives, negatives, odd = counted(site, b"y,p\n1,0.2\n\x81,0.3\n0,0.4\n1,0.9\n")
+    assert (positives, negatives, odd.other_labels) == (2, 2, 1)
+    with pytest.raises(InputError, match="does not read as"):
+        count_rows(PLAN, declared_rows(site, PLAN).file(PLAN))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-7", "cp037", "base64", "no such", ""])
+def test_encodings_in_which_a_line_break_is_other_bytes_are_refused(tmp_path, encoding):
+    table = f'path = "rows.csv"\nlabel = "y"\nscore = "p"\nencoding = "{encoding}"'
+    site = declare(tmp_path, table)
+    (tmp_path / "rows.csv").write_text("y,p\n1,0.5\n")
+    with pytest.raises(InputError, match="encoding must be"):
+        declared_rows(site, PLAN).file(PLAN)

@@ -21,7 +21,8 @@ from fedgauge.site.ledger_entries import SumRoster
 
 CLIPPED = Axis.uniform(64, outside="clip")
 EXACT, HALF = SecureAggregation(), DistributedDP(0.5)
-FILES = ["ledger.sqlite", "site.key", "site.key.head", "site.key.head.lock", "site.toml"]
+LEDGER = ["ledger.sqlite", "site.key.head", "site.key.head.lock"]
+FILES = sorted([*LEDGER, "hospital-a.card", "site.key", "site.toml"])
 
 
 @pytest.fixture
@@ -382,7 +383,7 @@ def test_a_policy_is_written_and_read_back(tmp_path):
 @pytest.mark.parametrize("existing", [name for name in FILES if not name.endswith(".lock")])
 def test_a_site_is_never_overwritten(tmp_path, existing):
     (tmp_path / existing).write_text("precious")
-    refused(SiteError, "exists", create_site, tmp_path, name="a", dataset="d")
+    refused(SiteError, "exists", create_site, tmp_path, name="hospital-a", dataset="d")
     assert os.listdir(tmp_path) == [existing]
     assert (tmp_path / existing).read_text() == "precious"
 
@@ -466,7 +467,7 @@ def test_whom_a_site_trusts_is_not_changed_in_memory_and_no_secret_is_shown(site
     with pytest.raises(AttributeError):
         site_file.policy = Policy()
     secret = (site_file.folder / "site.key").read_text().strip().removeprefix("ed25519-secret:")
-    assert len(secret) == 43
+    assert len(secret) == 48
     assert secret not in repr(site_file)
     assert "hospital-a" in repr(site_file)
 

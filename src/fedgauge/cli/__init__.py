@@ -38,6 +38,7 @@ _PANELS: Final = {
     "Between sites": {
         "explain": ("plan", "explain"),
         "site": ("site", "site_app"),
+        "consortium": ("consortium", "app"),
         "ledger": ("ledger", "ledger_app"),
         "exchange": ("exchange", "app"),
         "doctor": ("site", "doctor"),

@@ -21,6 +21,7 @@ from fedgauge.cli.options import (
 )
 from fedgauge.cli.terminal import (
     as_planned,
+    price,
     require_consent,
     say_counted,
     screen,
@@ -39,6 +40,7 @@ from fedgauge.errors import InputError
 from fedgauge.plan.explain import brief
 from fedgauge.secagg import Invitation, Stage
 from fedgauge.site import Site
+from fedgauge.site.ledger import Spend, total_of
 from fedgauge.site.rows import NamedRows
 from fedgauge.vertical.label_party import ROW_KINDS, NamedLabels
 
@@ -310,7 +312,7 @@ def submit(
         warn(
             "this site submitted before, and its first input stands, whatever its file holds "
             f"now. The same bytes are in {sent.path}. To leave, although the budget is spent: "
-            f"fedgauge exchange abandon {shlex.quote(str(run))} --site "
+            f"fedgauge exchange abandon {shlex.quote(run)} --site "
             f"{shlex.quote(str(site_file))} --yes"
         )
     else:
@@ -386,12 +388,29 @@ def abandon(run: Run, yes: Yes = False, site_file: SiteOption = HERE) -> None:
     exchange = Exchange(run, site)
     sessions = _sessions(exchange.invitation())
     _require_leave(exchange, site, run, yes=yes)
+    finished = exchange.progress().finished
     Coordinator(exchange, site).abandon()
     Participant(site).abandon(*sessions)
-    paid = "committed" in map(site.ledger.status, sessions)
     screen.print(f"Abandoned the evaluation in {run}")
-    if paid:
-        screen.print("Its cost stays: rows were counted, or may have been.")
+    known = [site.ledger.sessions().get(session) for session in sessions]
+    paid = [spend for spend in known if spend is not None and spend.status == "committed"]
+    if paid:  # of two rounds in the first, for both
+        lost = "" if finished else " Unless the others can finish without this site, it is lost."
+        screen.print(f"{_spent(paid[-1], site)}{lost}")
+
+
+def _spent(spend: Spend, site: Site) -> str:
+    """What an evaluation cost for good, and how the budget stands."""
+    dataset, told = spend.account.dataset, f"Its cost stays spent: {price(spend.cost)}"
+    if spend.cost.is_exact_sum:
+        count = site.ledger.count_exact(dataset)
+        left = f"{count} of {site.policy.exact_sums} exact sums are used"
+    else:
+        total = site.ledger.total(dataset, default_limit=site.policy.default_limit)
+        used = price(total_of([total.spent, total.reserved]))
+        limit = "" if total.limit is None else f" of {price(total.limit)}"
+        left = f"{used}{limit} is spent or reserved"
+    return f"{told}. On {dataset} {left}."
 
 
 def _sessions(invitation: Invitation) -> list[bytes]:
@@ -399,7 +418,7 @@ def _sessions(invitation: Invitation) -> list[bytes]:
     return [invitation.session, *([] if invitation.follows is None else [invitation.follows])]
 
 
-def _require_leave(exchange: Exchange, site: Site, run: Path, *, yes: bool) -> None:
+def _require_leave(exchange: Exchange, site: Site, run: str, *, yes: bool) -> None:
     """Ask before an attempt is given up that was paid for and can still come to a result."""
     progress, participant = exchange.progress(), Participant(site)
     *second, first = sessions = _sessions(progress.invitation)
@@ -432,7 +451,7 @@ def _require_leave(exchange: Exchange, site: Site, run: Path, *, yes: bool) -> N
     require_consent(f"{costs} Waiting costs nothing.", yes=yes)
 
 
-def _answer(run: Path, site_file: Path, stage: Stage) -> None:
+def _answer(run: str, site_file: Path, stage: Stage) -> None:
     site = Site.from_toml(site_file)
     exchange = Exchange(run, site)
     path = take_part(exchange, site, stage)

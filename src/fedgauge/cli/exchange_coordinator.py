@@ -1,26 +1,34 @@
 """`exchange` for coordinators and officers: start, advance, review, approve."""
 
 import shlex
+import time
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
+import msgspec
 import typer
 
 import fedgauge as fg
 from fedgauge.cli.command import command
 from fedgauge.cli.options import HERE, SiteOption
 from fedgauge.cli.terminal import price, print_result, require_consent, screen, warn, with_progress
-from fedgauge.engines.coordinator import Coordinator
-from fedgauge.engines.exchange import HOLDS_ONE, Exchange, Progress, knows, place_of
+from fedgauge.engines.coordinator import Coordinator, Finished, Waiting
+from fedgauge.engines.coordinator import Run as Evaluating
+from fedgauge.engines.exchange import HOLDS_ONE, RESULT, Exchange, Progress, knows, place_of
+from fedgauge.engines.folder import open_folder
+from fedgauge.engines.remote_folder import is_remote
 from fedgauge.engines.review import NAMED_BY, BudgetState, JoinedSession, Review
 from fedgauge.engines.review import approve as approve_as
 from fedgauge.engines.review import review as look_at
 from fedgauge.keys import SigningKey, key_to_text
+from fedgauge.plan import plan as plans
 from fedgauge.plan.explain import explain
 from fedgauge.secagg import Invitation, Stage
 from fedgauge.site import Site
 from fedgauge.site.ledger import total_of
-from fedgauge.site.rows import column_options
+from fedgauge.site.rows import PERIODS, column_options
 from fedgauge.vertical.files import Totals, totals_for
 
 app = typer.Typer(
@@ -29,18 +37,21 @@ app = typer.Typer(
     "step. Officer, if a site has one: review and approve before the site joins.",
     no_args_is_help=True,
 )
-Run = Annotated[Path, typer.Argument(help="The folder that the files pass through.")]
+Run = Annotated[
+    str,
+    typer.Argument(help="The folder that the files pass through, or its address (s3://, sftp://)."),
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask, even if budget was spent.")]
 
 
-def say_progress(progress: Progress, run: Path, site: Site) -> None:
+def say_progress(progress: Progress, run: str, site: Site) -> None:
     """Say which round it is, who is awaited, and what they do."""
     session = progress.invitation.session.hex()[:8]
     screen.print(f"Evaluation {session}, plan {progress.invitation.plan_digest[:8]}")
     for told in progress.faults:
         screen.print(told)
     if progress.proved:
-        screen.print(f"Again without: fedgauge exchange restart {shlex.quote(str(run))} NEW")
+        screen.print(f"Again without: fedgauge exchange restart {shlex.quote(run)} NEW")
     if progress.finished:
         screen.print("Finished: the result is in result.json")
         return
@@ -69,9 +80,9 @@ def say_progress(progress: Progress, run: Path, site: Site) -> None:
         screen.print(f"  {_command('advance', run, progress, site, mine=mine)}")
 
 
-def _command(verb: str, run: Path, progress: Progress, site: Site, *, mine: bool) -> str:
+def _command(verb: str, run: str, progress: Progress, site: Site, *, mine: bool) -> str:
     """A step as it is typed; `mine` says whether it is this site's."""
-    words = ["fedgauge exchange", verb, shlex.quote(str(run))]
+    words = ["fedgauge exchange", verb, shlex.quote(run)]
     if verb == "join" and progress.invitation.follows is None:  # once for both of two rounds
         words.append(f"FILE {_columns(progress.invitation, site)}")
     # Of others only they know where their site file is.
@@ -122,6 +133,160 @@ def budget_in_words(budget: BudgetState, joined: JoinedSession | None, site: Sit
     return told if joined.status == "released" else f"{told} This evaluation is in it."
 
 
+_STILL_WAITING: Final = 3  # an exit code
+_UNITS: Final = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """How long a run waits, and for whom."""
+
+    panel: ClassVar[str] = "How long to wait"
+
+    deadline: Annotated[
+        str | None,
+        typer.Option(
+            help="How long a round waits for all, such as 3d, 12h or 30m. After it, the run goes "
+            "on without the others if the plan allows it, or ends with exit code 3."
+        ),
+    ] = None
+    min_sites: Annotated[
+        int, typer.Option(help="Fewest answers with which it goes on after the deadline.")
+    ] = 0
+    restart: Annotated[
+        bool,
+        typer.Option(
+            "--restart", help="If a site breaks the rules, begin again without it; all pay again."
+        ),
+    ] = False
+    once: Annotated[
+        bool, typer.Option("--once", help="Do what can be done now. Exit code 3: not done yet.")
+    ] = False
+    every: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.05)] = 10.0
+
+    def as_time(self) -> timedelta | None:
+        """The deadline of a round."""
+        if self.deadline is None:
+            return None
+        try:
+            return timedelta(**{_UNITS[self.deadline[-1:]]: float(self.deadline[:-1])})
+        except (KeyError, ValueError, OverflowError):
+            raise fg.InputError(
+                f"--deadline is a time such as 3d, 12h or 30m, got {self.deadline!r}."
+            ) from None
+
+
+@app.command("run", rich_help_panel="Coordinator")
+@command(usual="plan folder deadline once site_file quiet")
+def run_unattended(
+    plan: Annotated[Path, typer.Argument(help="The plan, .toml or .json.")],
+    folder: Annotated[str, typer.Argument(help="The folder that holds all evaluations.")],
+    take_part_too: Annotated[
+        bool, typer.Option("--take-part", help="The coordinator takes part as one of the sites.")
+    ] = False,
+    invite: Annotated[
+        list[str] | None,
+        typer.Option(help=r"A peer to invite; may be repeated. \[default: all]"),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print what is new as lines of JSON.")
+    ] = False,
+    site_file: SiteOption = HERE,
+    *,
+    patience: Patience,
+) -> None:
+    """Coordinator: one evaluation from invitation to result, for sites with an agent.
+
+    Its files are in a folder of their own, named by day and evaluation, with result.json and
+    report.html in the end. Stopped and run again, it goes on where it was. Exit codes: 0 there is a
+    result, 1 it could not finish, 2 wrong input, 3 sites have not answered yet.
+
+    Examples:
+      fedgauge exchange run plan.toml /shared/stroke --site consortium/site.toml
+      fedgauge exchange run plan.toml /shared/stroke --deadline 3d --site consortium/site.toml
+      fedgauge exchange run plan.toml /shared/stroke --once --json --site consortium/site.toml
+    """
+    site = Site.from_toml(site_file)
+    loaded = fg.EvaluationPlan.load(plan)
+    totals = totals_for(site, loaded)
+    if totals is None or invite:
+        members = _invited(site, invite, take_part_too=take_part_too)
+    else:
+        members = _given_bins(site, totals)
+    run = Evaluating(
+        folder,
+        site,
+        loaded,
+        members,
+        totals=totals_for,
+        deadline=patience.as_time(),
+        min_sites=patience.min_sites,
+        restart=patience.restart,
+    )
+    with run.alone():
+        told = ""
+        while isinstance(step := run.step(plans.now()), Waiting):
+            line = _waiting_line(step, as_json=as_json)
+            if line != told:
+                _say_line(line, as_json=as_json)
+            told = line
+            if patience.once or step.overdue:
+                raise typer.Exit(_STILL_WAITING)
+            time.sleep(patience.every)
+        _say_finished(step, site, as_json=as_json)
+        run.close()
+
+
+def _waiting_line(step: Waiting, *, as_json: bool) -> str:
+    """Where a run is, and who is awaited."""
+    progress = step.progress
+    session = progress.invitation.session.hex()[:8]
+    if as_json:
+        fields = {
+            "event": "overdue" if step.overdue else "waiting",
+            "evaluation": session,
+            "folder": step.place,
+            "round": int(progress.stage),
+            "step": progress.verb,
+            "answered": progress.answered,
+            "missing": progress.missing,
+            "set_aside": progress.set_aside,
+            "faults": progress.faults,
+        }
+        return msgspec.json.encode(fields).decode()
+    asked = len(progress.answered) + len(progress.missing)
+    where = place_of(progress.invitation.plan, progress.stage).capitalize()
+    line = f"Evaluation {session}. {where}, {progress.verb}: {len(progress.answered)} of {asked}"
+    if progress.missing:
+        late = " The deadline is over. Run this again to go on waiting." if step.overdue else ""
+        line += f" answered; waiting for {', '.join(progress.missing)}.{late}"
+    aside = [f"Set aside {name}: {reason}" for name, reason in progress.set_aside.items()]
+    return "\n".join([line, *progress.faults, *aside])
+
+
+def _say_line(line: str, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(line)
+    else:
+        screen.print(line)
+
+
+def _say_finished(step: Finished, site: Site, *, as_json: bool) -> None:
+    """Write the report, and say where things are."""
+    from fedgauge.report.page import report  # it takes a while to load
+
+    place = step.exchange.write_report(report({step.place: step.result}))
+    for told in step.exchange.in_the_way:
+        warn(told)
+    if as_json:
+        fields = {"event": "finished", "result": step.exchange.result_path, "report": place}
+        typer.echo(msgspec.json.encode(fields))
+        return
+    print_result(step.result)
+    screen.print(f"Saved {step.exchange.result_path} and {place}")
+    screen.print(f"Readers check it with --key {key_to_text(site.key.public)}")
+
+
 @app.command(rich_help_panel="Coordinator")
 @command()
 def start(
@@ -160,7 +325,7 @@ def start(
 @command()
 def restart(
     run: Run,
-    new: Annotated[Path, typer.Argument(help="An empty or new folder for the next attempt.")],
+    new: Annotated[str, typer.Argument(help="An empty or new folder for the next attempt.")],
     without: Annotated[
         list[str] | None,
         typer.Option(
@@ -183,10 +348,10 @@ def restart(
     before = Exchange(run, site)
     plan = before.invitation().plan.whole
     members = Coordinator(before, site).members_without(without or ())
-    paid = _require_restart(before, run, yes=yes)
+    paid = _require_restart(before, run, site, yes=yes)
     _start(new, site, plan, members)
     Coordinator(before, site).abandon()
-    end = f"fedgauge exchange abandon {shlex.quote(str(run))}{' --yes' if paid else ''}"
+    end = f"fedgauge exchange abandon {shlex.quote(run)}{' --yes' if paid else ''}"
     screen.print(f"Sites end the earlier attempt with:\n  {end}")
     if not plan.is_noisy:
         warn(
@@ -232,33 +397,34 @@ def advance(
     for told in exchange.progress().faults:
         warn(told)
     screen.print(f"Saved {exchange.result_path}")
-    result = shlex.quote(str(exchange.result_path))
+    result = RESULT if is_remote(run) else shlex.quote(exchange.result_path)
+    copy = " copy it and" if is_remote(run) else ""
     check = f"fedgauge verify {result} --key {key_to_text(site.key.public)}"
-    screen.print(f"Signed. Readers check it:\n  {check}")
+    screen.print(f"Signed. Readers{copy} check it:\n  {check}")
 
 
-def _start(run: Path, site: Site, plan: fg.EvaluationPlan, members: list[bytes]) -> None:
-    try:
-        run.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise fg.ExchangeError(f"cannot make folder {run}: {error.strerror}.") from None
-    exchange = Exchange(run, site)
-    if any(run.glob("*.fgx")):
-        raise fg.ExchangeError(HOLDS_ONE.format(run))
+def _start(run: str, site: Site, plan: fg.EvaluationPlan, members: list[bytes]) -> None:
+    folder = open_folder(run)
+    folder.make()
+    if folder.names("*.fgx"):
+        raise fg.ExchangeError(HOLDS_ONE.format(folder))
+    exchange = Exchange(folder, site)
     server = Coordinator(exchange, site, totals=totals_for).start(plan, members)
     screen.print(f"Invited {len(members)} sites; {server.needed} must stay to the end.")
     say_progress(exchange.progress(), run, site)
 
 
-def _require_restart(before: Exchange, run: Path, *, yes: bool) -> int:
+def _require_restart(before: Exchange, run: str, site: Site, *, yes: bool) -> int:
     """Ask before another attempt charges sites again; how many have paid for this one."""
     progress = before.progress()
     if progress.paid:
         waits = "Where sites are only late, waiting costs nothing."
         over = f"It is finished: its result is {before.result_path}."
+        cost = price(site.cost(progress.invitation.plan))
         require_consent(
-            f"{progress.paid} sites have spent budget on the attempt in {run}, and another one "
-            f"costs it again. {over if progress.finished else waits}",
+            f"{progress.paid} sites have spent {cost} on the attempt in {run}, which is lost "
+            "unless it ends with a result, and another one costs as much again. "
+            f"{over if progress.finished else waits}",
             yes=yes,
         )
     return progress.paid
@@ -313,7 +479,7 @@ def review(run: Run, site_file: SiteOption = HERE) -> None:
     _say_review(seen, site)
     if site.approvers and seen.can_be_approved:
         evaluation = invitation.session.hex()[:NAMED_BY]
-        folder, site_path = (shlex.quote(str(path)) for path in (run, site_file))
+        folder, site_path = shlex.quote(run), shlex.quote(str(site_file))
         screen.print(
             f"{_COVERED}\n\nTo approve:\n  fedgauge exchange approve {folder} --evaluation "
             f"{evaluation} --key officer.key --site {site_path}"
@@ -363,7 +529,8 @@ def _say_review(seen: Review, site: Site) -> None:
     if seen.plan is not None:
         lines += [explain(seen.plan), ""]
     if seen.budget is not None:
-        lines += ["The budget", f"  {budget_in_words(seen.budget, seen.joined, site)}", ""]
+        lines += ["The budget", f"  {budget_in_words(seen.budget, seen.joined, site)}"]
+        lines += [f"  {PERIODS}"] * site.has_periods + [""]
     if seen.joined is not None:
         lines += ["How far it is", f"  {became(seen.joined)}", ""]
     if seen.joined is None or not seen.joined.over:

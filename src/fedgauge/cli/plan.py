@@ -23,7 +23,6 @@ from fedgauge.cli.options import (
     HintExamples,
     HintRate,
     MaxColluding,
-    MinSurvivors,
     Model,
     Positive,
     PrivacyOptions,
@@ -105,7 +104,13 @@ class PlannedPrivacy(PrivacyOptions):
     privacy: Annotated[
         Model, typer.Option(help="Exact secure sum (sa), distributed DP (ddp) or local DP (ldp).")
     ] = Model.DDP
-    min_survivors: MinSurvivors = None
+    min_survivors: Annotated[
+        int | None,
+        typer.Option(
+            help=r"Fewest clients in the sum. \[default: with noise, of four or more, three "
+            "quarters; else all]"
+        ),
+    ] = None
     max_colluding: MaxColluding = 1
     min_cell: Annotated[
         int | None,
@@ -120,6 +125,17 @@ class PlannedPrivacy(PrivacyOptions):
             help="Last day, or moment such as 2026-12-31T18:00:00Z, of the plan's use, in UTC."
         ),
     ] = None
+
+    def survivors(self, clients: int) -> int:
+        """Fewest clients in the sum: a late one in four stops nothing, unless told otherwise.
+
+        Exact sums are of all: sites that allow dropouts there are rare.
+        """
+        if self.min_survivors is not None:
+            return self.min_survivors
+        if self.privacy is not Model.DDP or clients < _ENOUGH_TO_MISS_ONE:
+            return clients
+        return max(clients - clients // 4, min(clients, self.max_colluding + 2))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,6 +211,7 @@ def _parts(plan: fg.EvaluationPlan, task: MeasuredTask) -> Iterator[tuple[int, s
 
 
 _USELESS = 0.02  # expected error of the AUC; one in twenty is then off by more than 0.05
+_ENOUGH_TO_MISS_ONE = 4  # clients
 _OFTEN = 0.1  # share of results that are withheld
 _CLOSE = 0.07  # as the planner searches
 _SHORT = {"roc": "roc_area_error", "ece": "expected_calibration_error", "auc": "roc_auc"}
@@ -322,14 +339,14 @@ def plan(
       fedgauge plan --clients 40 --epsilon 1 --models new,old
     """
     refuse_to_replace(plan=out)
-    survivors = clients if privacy.min_survivors is None else privacy.min_survivors
-    known = {"clients": clients, "cohort": fg.Cohort(survivors, privacy.max_colluding)}
+    cohort = fg.Cohort(privacy.survivors(clients), privacy.max_colluding)
+    known = {"clients": clients, "cohort": cohort}
     chosen, enough = _choose(privacy, bins, parts, known)
     if out is not None:
         chosen.save(out)
     task = measured_by(chosen.task)
     hints = fg.planner.check_hints(bins.examples, bins.positive_rate, task)
-    screen.print(_plan_table(chosen, *hints))
+    screen.print(_plan_table(chosen, *hints, clients=clients))
     if enough is not None:
         screen.print(enough)
     better = bins.exact_values(chosen.axis)
@@ -472,7 +489,7 @@ def _instead(chosen: fg.EvaluationPlan) -> str | None:
     return f"{what} would have {times:.2g} times the ROC Area Error: {errors.roc_area_error:.1e}"
 
 
-def _plan_table(chosen: fg.EvaluationPlan, examples: int, rate: float) -> Table:
+def _plan_table(chosen: fg.EvaluationPlan, examples: int, rate: float, *, clients: int) -> Table:
     table = Table(show_header=False, box=None, pad_edge=False)
     predicted, task = chosen.predicted, measured_by(chosen.task)
     classes = task.label_noun == "class" and task.labels_told[0] is not None
@@ -496,10 +513,22 @@ def _plan_table(chosen: fg.EvaluationPlan, examples: int, rate: float) -> Table:
         table.add_row(title, words)
     sender = "Sent for each row" if chosen.final.sends_reports else "Sent by each client"
     table.add_row(sender, f"{chosen.bytes_per_client:,} bytes")
+    if chosen.cohort is not None:
+        table.add_row("Who is needed", _needed(chosen.cohort.min_survivors, clients))
     if chosen.not_after is not None:
         table.add_row("Not after", chosen.not_after)
     table.add_row("Plan", chosen.digest[:8])
     return table
+
+
+def _needed(survivors: int, clients: int) -> str:
+    """How many clients a result needs, and what it means if they are not there."""
+    if survivors < clients:
+        return f"{survivors:,} of {clients:,} clients: with fewer there is no result"
+    return (
+        f"all {clients:,} clients: if one is late, all wait; if one leaves, there is no result, "
+        "and what the others have spent is lost"
+    )
 
 
 def _warn_of_steep_map(chosen: fg.EvaluationPlan) -> None:

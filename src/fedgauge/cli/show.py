@@ -380,7 +380,7 @@ def verify(
 
     Examples:
       fedgauge verify result.json --site site.toml
-      fedgauge verify result.json --key ed25519:h0uVvOFdqJGDl1LNIzz1lbqkZ1V3Dbzc5BsCPXxlKVs
+      fedgauge verify result.json --key ed25519:h0uVvOFdqJGDl1LNIzz1lbqkZ1V3Dbzc5BsCPXxlKVtWq6mQ
     """
     known, site = keys.read()
     if is_auc(path):

@@ -1,19 +1,34 @@
 """Commands about a site: its key, whom it trusts, and what its data has cost in privacy."""
 
+import os
+import signal
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from threading import Event
+from typing import Annotated, ClassVar
 
+import msgspec
+import pyarrow as pa
 import typer
 from rich.table import Table
 
 from fedgauge import storage
 from fedgauge.cli.command import command
-from fedgauge.cli.options import HERE, Model, SiteOption
-from fedgauge.cli.terminal import epsilon_of, price, print_whole, screen
+from fedgauge.cli.options import HERE, FileOptions, Model, SiteOption
+from fedgauge.cli.terminal import epsilon_of, price, print_whole, require_consent, screen, warn
+from fedgauge.data.files import ScoreFile
 from fedgauge.doctor import examine
-from fedgauge.errors import FedgaugeError, SiteError
-from fedgauge.keys import key_from_text, key_to_text
+from fedgauge.engines.agent import Agent
+from fedgauge.engines.agent import Event as AgentEvent
+from fedgauge.engines.participant import Participant
+from fedgauge.errors import FedgaugeError, InputError, SiteError
+from fedgauge.escaping import in_one_line
+from fedgauge.keys import SigningKey, key_from_text, key_to_text
+from fedgauge.plan import EvaluationPlan
+from fedgauge.plan import plan as plans
 from fedgauge.privacy import DistributedDP, LocalDP
 from fedgauge.privacy.models import tag_of
 from fedgauge.site import (
@@ -25,10 +40,15 @@ from fedgauge.site import (
     add_witness,
     create_site,
     name_dataset,
+    rekey,
     replace_trust,
 )
 from fedgauge.site.log import Left, to_csv, what_left
+from fedgauge.site.policy import read_consortium
+from fedgauge.site.rows import PERIODS, NamedRows
 from fedgauge.site.setup import Role
+from fedgauge.site.standing import approve_ahead, standing_approvals
+from fedgauge.vertical.label_party import ROW_KINDS
 
 site_app = typer.Typer(
     help="Make and show a site: its key, its limits and its partners.", no_args_is_help=True
@@ -41,7 +61,7 @@ def doctor(
         Path | None, typer.Option("--site", help="The site file to look at.")
     ] = None,
     run: Annotated[
-        Path | None, typer.Option(help="The folder that the files of an exchange pass through.")
+        str | None, typer.Option(help="The folder that the files of an exchange pass through.")
     ] = None,
 ) -> None:
     """Check that everything is in place: installation, site, ledger, folder.
@@ -59,6 +79,37 @@ def doctor(
     screen.print(table)
     if any(finding.state == "mend" for finding in findings):
         raise typer.Exit(1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredRows(FileOptions):
+    """Where the rows of a new site are."""
+
+    panel: ClassVar[str] = "Rows"
+
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="The file of this site's rows, so that later commands need not name it. One for "
+            "each period: scores/{year}-W{week}.csv"
+        ),
+    ] = None
+    label: Annotated[str | None, typer.Option(help="With --data: column of the label.")] = None
+    score: Annotated[str | None, typer.Option(help="With --data: column of the score.")] = None
+
+    def named(self) -> NamedRows | None:
+        """The rows that the site file declares; a file that is there must have the columns."""
+        if self.data is None:
+            if self != DeclaredRows():
+                raise InputError("there are columns but no file. Name it: --data FILE.")
+            return None
+        if not (self.label and self.score):
+            raise InputError("--data needs the columns of the file: --label COLUMN --score COLUMN.")
+        rows = NamedRows(os.path.abspath(self.data), self.label, self.score, **self.dialect)
+        today = rows.on(plans.now().date(), Path())
+        if not rows.pattern.period or Path(today.path).exists():
+            ScoreFile(today.path, label=self.label, score=self.score, **self.dialect).check()
+        return rows
 
 
 @site_app.command("init")
@@ -97,12 +148,15 @@ def init(
     witness: Annotated[
         Path | None, typer.Option(help="A file in another place, to detect a restored backup.")
     ] = None,
+    *,
+    rows: DeclaredRows,
 ) -> None:
     """Make a site: a private key that stays here, a file of what it allows, and a ledger.
 
     Examples:
-      fedgauge site init --name hospital-a --dataset stroke-2026 hospital-a
-      fedgauge site init --name hospital-a --dataset stroke-2026 --positive yes --allow-exact
+      fedgauge site init --name hospital-a --dataset stroke hospital-a
+      fedgauge site init --name hospital-a --dataset stroke --data rows.csv --label y --score p
+      fedgauge site init --name hospital-a --dataset stroke --positive yes --allow-exact
     """
     policy = Policy(
         models=_allowed(models, allow_exact=allow_exact),
@@ -114,11 +168,11 @@ def init(
         max_groups=max_groups,
         budget_epsilon=budget,
     )
-    site = create_site(folder, name=name, dataset=dataset, policy=policy)
-    if witness is not None:
-        site = add_witness(site.path, witness)
+    made = create_site(folder, name=name, dataset=dataset, policy=policy, data=rows.named())
+    site = made if witness is None else add_witness(made.path, witness)
     screen.print(f"Made {site.path} and {site.key_path}")
-    screen.print("Send your partners this key, and let them check with you that it is yours:")
+    screen.print(f"Send {site.folder / site.name}.card to the coordinator of a consortium. Without")
+    screen.print("one, send your partners this key, and let them check with you that it is yours:")
     screen.print(f"  fedgauge site trust {site.name} {key_to_text(site.key.public)}")
 
 
@@ -142,6 +196,106 @@ def dataset(
         "its ledger goes on" if known else "nothing is spent on it, so use it for new data only"
     )
     screen.print(f"The data of {site.name} are now {site.dataset}; {stands}")
+
+
+@site_app.command("run")
+@command()
+def run(
+    folder: Annotated[str, typer.Argument(help="Where invitations come to.")],
+    every: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.05)] = 10.0,
+    once: Annotated[bool, typer.Option("--once", help="Do what can be done now, and end.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print each event as one line of JSON.")
+    ] = False,
+    site_file: SiteOption = HERE,
+) -> None:
+    """Answer invitations unattended, within the site file, until stopped.
+
+    FOLDER holds one folder for each evaluation, as `exchange run` makes them. The rows are those
+    that [data] declares in the site file. What it prints describes rows, so keep it at this site.
+    It can be stopped and started at any time; one runs for a site.
+
+    Examples:
+      fedgauge site run /shared/stroke --site hospital-a/site.toml
+      fedgauge site run /shared/stroke --site hospital-a/site.toml --every 60 --json
+    """
+    agent = Agent(folder, site_file, kinds=ROW_KINDS)
+    # Of Arrow's pools this one gives back what a file of rows took.
+    pa.set_memory_pool(pa.system_memory_pool())
+    stopped = Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+    with agent.alone():
+        screen.print(f"Waiting for invitations in {in_one_line(folder)}")
+        while True:
+            for told in agent.step(plans.now()):
+                _say_event(told, as_json=as_json)
+            pa.default_memory_pool().release_unused()
+            if once or stopped.wait(every):
+                break
+
+
+def _say_event(event: AgentEvent, *, as_json: bool) -> None:
+    texts = {
+        "folder": event.place,
+        "evaluation": event.evaluation,
+        "event": event.kind,
+        "told": event.told,
+    }
+    texts = {"time": f"{event.time:%Y-%m-%dT%H:%M:%SZ}"} | {
+        name: in_one_line(text) for name, text in texts.items()
+    }
+    line = " ".join(filter(None, texts.values()))
+    if as_json:
+        typer.echo(msgspec.json.encode(texts))
+    elif event.kind in ("warning", "refused", "failed"):
+        warn(line)
+    else:
+        screen.print(line)
+
+
+@site_app.command("approve")
+@command()
+def approve(
+    plan: Annotated[Path, typer.Argument(help="The plan, .toml or .json.")],
+    key: Annotated[Path, typer.Option(help="The approver's key file.")],
+    times: Annotated[int, typer.Option(help="Most evaluations that may be joined under it.")],
+    until: Annotated[
+        datetime, typer.Option(help="The last day, in UTC, on which.", formats=["%Y-%m-%d"])
+    ],
+    coordinator: Annotated[
+        str | None,
+        typer.Option(help=r"Who may ask, as the site file says. \[default: its only coordinator]"),
+    ] = None,
+    site_file: SiteOption = HERE,
+) -> None:
+    """Officer: sign ahead that this site may join a plan so many times, where it has approvers.
+
+    It is for this plan alone, and for the data that the site file names now: a dataset, or all its
+    periods. `fedgauge explain` shows what the plan asks. Nothing is signed that the site would
+    refuse.
+
+    Example:
+      fedgauge site approve plan.toml --times 26 --until 2027-06-30 --key officer.key
+    """
+    site = Site.from_toml(site_file)
+    asking = _coordinator(site, coordinator)
+    loaded = EvaluationPlan.load(plan)
+    signer = SigningKey.load(key)
+    path = approve_ahead(site, loaded, asking, signer, times=times, until=until.date())
+    screen.print(
+        f"Approved ahead: plan {loaded.digest[:32]}, asked for by {site.coordinators[asking]}, "
+        f"{times:,} times until {until:%Y-%m-%d}, at {price(site.cost(loaded))} each\n"
+        f"Kept in {path}. To withdraw it, delete that file."
+    )
+
+
+def _coordinator(site: Site, name: str | None) -> bytes:
+    """The key of a coordinator by its name, or of the only one."""
+    named = [key for key, known in site.coordinators.items() if name in (None, known)]
+    if len(named) != 1:
+        listed = ", ".join(site.coordinators.values()) or "none"
+        raise SiteError(f"name one of the coordinators in {site.path}: {listed} (--coordinator).")
+    return named[0]
 
 
 @site_app.command("witness")
@@ -251,6 +405,41 @@ def trust(
         screen.print(f"{name} {may} for {site_file}")
 
 
+@site_app.command("rekey")
+@command()
+def new_key(
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask, even if evaluations are under way.")
+    ] = False,
+    site_file: SiteOption = HERE,
+) -> None:
+    """Give the site a new key, if its key is lost or somebody may have read it.
+
+    Ledger, limits and partners stay. The old key signs the new card if it is there, then it is
+    deleted. Evaluations under way end. Data that had exact sums get no more of them, since the old
+    key recognised their rows.
+
+    Example:
+      fedgauge site rekey --site hospital-a/site.toml
+    """
+    under_way = 0
+    with suppress(FedgaugeError):  # a lost key; all else is refused below
+        under_way = len(Participant(Site.from_toml(site_file)).pending())
+    if under_way:
+        ends = f"{under_way} evaluations under way end here, and what they cost stays spent."
+        require_consent(ends, yes=yes)
+    site, card = rekey(site_file)
+    signed = "signed by its old key" if card.old_key else "not signed by its old key: it is lost"
+    screen.print(f"{site.name} has a new key, {signed}.")
+    accepted = read_consortium(site.path)
+    if accepted is not None and accepted.coordinator == site.name:
+        screen.print(f"Run `fedgauge consortium update` on the file of {accepted.name}.")
+    else:
+        screen.print(f"Send {site.folder / site.name}.card to the coordinator of a consortium.")
+        screen.print("Without one, partners run this after they checked the key with you:")
+        screen.print(f"  fedgauge site trust {site.name} {card.key} --replace")
+
+
 @site_app.command("approver")
 @command()
 def approver(
@@ -303,6 +492,10 @@ def _site_table(site: Site) -> Table:
     table.add_row("Site", site.name)
     table.add_row("Public key", key_to_text(site.key.public))
     table.add_row("Dataset", site.dataset)
+    if site.data is not None:
+        table.add_row("Rows", f"{site.data.path}: {site.data.columns}")
+    if site.has_periods:
+        table.add_row("Periods", PERIODS)
     table.add_row("Sums with noise", _allowed_or_not(tag_of(DistributedDP) in policy.models))
     table.add_row("Local reports, with noise", _allowed_or_not(tag_of(LocalDP) in policy.models))
     for title, told in _exact(policy):
@@ -320,6 +513,12 @@ def _site_table(site: Site) -> Table:
     none = "none: `fedgauge site witness` names one, to detect a restored backup"
     table.add_row("Witness", str(site.witness_path or none))
     table.add_row("Unfinished evaluations", f"given up after {policy.session_days:,} days")
+    stops = "refused before joining" if policy.findings == "stop" else "join all the same"
+    table.add_row("Rows that look wrong", stops)
+    accepted = read_consortium(site.path)
+    if accepted is not None:
+        by = f"{accepted.name}, version {accepted.version}, by {accepted.coordinator}"
+        table.add_row("Consortium", by)
     for title, parties in (
         ("Other site", site.peers),
         ("Coordinator", site.coordinators),
@@ -328,8 +527,14 @@ def _site_table(site: Site) -> Table:
         for key, name in parties.items():
             if key != site.key.public or title != "Other site":
                 table.add_row(f"{title} {name}", key_to_text(key))
+    for each in standing_approvals(site):
+        told = f"plan {each.plan[:8]} on {each.dataset}: at most {each.times:,} times"
+        table.add_row("Approved ahead", f"{told}, until {each.until}")
     if not site.coordinators:
-        table.add_row("Coordinator", "none: `fedgauge site trust --coordinator` adds one")
+        table.add_row(
+            "Coordinator",
+            "none: `fedgauge consortium accept` or `fedgauge site trust --coordinator` adds one",
+        )
     return table
 
 

@@ -28,6 +28,7 @@ _OVER_ALL = (
     "calibration_slope",
 )
 _SAVES: Final = (".html", ".json", ".csv")
+_ALARM: Final = 3  # an exit code that no failure has
 _AT = ("recall", "precision", "fpr")
 
 
@@ -95,7 +96,9 @@ def _diff_table(found: fg.Differences, thresholds: Sequence[float]) -> Table:
 
 @command()
 def trend(
-    folder: Annotated[Path, typer.Argument(help="Folder with the saved result of each look.")],
+    results: Annotated[
+        list[Path], typer.Argument(help="The saved result of each look: files, or their folders.")
+    ],
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="Save a page (.html) or the numbers (.json, .csv)."),
@@ -104,34 +107,41 @@ def trend(
     rate: Annotated[
         float, typer.Option(help="Largest chance of any false alarm in a whole series.")
     ] = 0.05,
+    fail_on_alarm: Annotated[
+        bool,
+        typer.Option("--fail-on-alarm", help="Exit code 3 if the latest look raises an alarm."),
+    ] = False,
     *,
     part: PartOptions,
 ) -> None:
     """Print how a model did over time, and flag changes larger than chance.
 
-    Exit code 0 with or without alarms.
+    Exit code 0 with or without alarms, unless you ask for another one.
 
     Examples:
       fedgauge trend weekly
+      fedgauge trend 2026-11-09.json 2026-11-16.json --fail-on-alarm
       fedgauge trend weekly --at 0.5 -o trend.html
     """
     if out is not None and out.suffix not in _SAVES:
         raise fg.InputError(f"-o {out}: name a file that ends in {', '.join(_SAVES)}.")
     refuse_to_replace(trend=out)
-    found = fg.read_trend(folder, at=at or (), rate=rate, **asdict(part))
+    found = fg.read_trend(*results, at=at or (), rate=rate, **asdict(part))
     for threshold in at or []:
         within(threshold, found.results[found.looks[-1]])
     table = with_progress(lambda: _trend_table(found), "Measuring")
     if out is not None:
         getattr(found, f"to_{out.suffix[1:]}")(out)
     for name, reason in found.skipped.items():
-        if name.endswith(".json") and out != folder / name:
+        if name.endswith(".json") and out not in [place / name for place in results]:
             warn(f"{name} is left out: {reason}.")
     if screen.quiet:
         for alarm in found.alarms:  # who asks for quiet still hears them
             warn(f"alarm: {alarm}")
     screen.print(table)
     screen.print(str(found))
+    if fail_on_alarm and any(alarm.look == found.looks[-1] for alarm in found.alarms):
+        raise typer.Exit(_ALARM)
 
 
 def _trend_table(found: fg.Trend) -> Table:

@@ -33,7 +33,15 @@ from fedgauge.data.columns import (
     read_leniently,
     to_numpy,
 )
-from fedgauge.data.examples import AlikeRows, Examples, Ranks, RowSource, numbers_of
+from fedgauge.data.examples import (
+    AlikeRows,
+    Examples,
+    Label,
+    Ranks,
+    RowSource,
+    meaning,
+    numbers_of,
+)
 from fedgauge.errors import InputError, located
 from fedgauge.storage import NOT_REGULAR, open_regular
 
@@ -56,6 +64,7 @@ _UNREADABLE: Final = (
     "the file does not read as UTF-8 text with the same number of columns in every row. Export it "
     "again."
 )
+_ASCII: Final = bytes(range(128))
 _PARQUET: Final = (".parquet", ".pq")
 _END_OF_LINE: Final = re.compile(rb"[\r\n]")  # as Arrow reads it
 WORDS: Final = pa.dictionary(pa.int32(), pa.string())  # labels, ids, names: few, and often again
@@ -66,6 +75,7 @@ class Dialect(NamedTuple):
 
     separator: str | None
     decimal: str
+    encoding: str = "utf-8"
 
     def delimiter(self, ending: str) -> str:
         """What stands between columns in a text file with this ending."""
@@ -74,7 +84,20 @@ class Dialect(NamedTuple):
             raise InputError(f"separator must be one character such as ';', got {delimiter!r}.")
         if self.decimal not in _DECIMALS:
             raise InputError(f"decimal must be '.' or ',', got {self.decimal!r}.")
+        self._check_encoding()
         return delimiter
+
+    def _check_encoding(self) -> None:
+        """Refuse encodings in which a line break, or a separator, is other bytes than in ASCII."""
+        try:
+            plain = _ASCII.decode(self.encoding) == _ASCII.decode("ascii")
+        except (LookupError, ValueError, TypeError):
+            plain = False
+        if not plain:
+            raise InputError(
+                "encoding must be that of a text with ASCII in it, such as 'utf-8', 'cp1252' or "
+                f"'latin-1', got {self.encoding!r}. Export the file as UTF-8."
+            )
 
 
 class FileForm(NamedTuple):
@@ -126,10 +149,10 @@ def checked_opener(path: Path, columns: Sequence[str], dialect: Dialect) -> Open
     return opener
 
 
-def column_names(path: Path, *, separator: str | None, decimal: str) -> list[str]:
+def column_names(path: Path, dialect: Dialect) -> list[str]:
     """The names of all columns of a file."""
     with located(str(path)):
-        return _names_in(_opener(path, Dialect(separator, decimal)))
+        return _names_in(_opener(path, dialect))
 
 
 def _names_in(opener: Opener) -> list[str]:
@@ -158,8 +181,8 @@ def _opener(path: Path, dialect: Dialect) -> Opener:
             )
         if dialect != Dialect(None, "."):
             raise InputError(
-                "only text files have a separator and a decimal mark. Leave (separator=...) and "
-                "(decimal=...) out for Parquet files."
+                "only text files have a separator, a decimal mark and an encoding. Leave "
+                "(separator=...), (decimal=...) and encoding out for Parquet files."
             )
         return lambda types, _: _open_parquet(path, types)
     if ending in _DELIMITERS:
@@ -169,7 +192,7 @@ def _opener(path: Path, dialect: Dialect) -> Opener:
             raise InputError("this is a gzip file. Rename it to end in .gz.")
         if is_gzip and not start.startswith(_GZIP):
             raise InputError("this is not a gzip file, although its name says so. Export it again.")
-        text = _Text(path, dialect.delimiter(ending), dialect.decimal)
+        text = _Text(path, dialect.delimiter(ending), dialect.decimal, dialect.encoding)
         _check_header(text)
         return lambda types, skip: _open_csv(text, types, skip)
     raise InputError(
@@ -261,6 +284,7 @@ class _Text(NamedTuple):
     path: Path
     delimiter: str
     decimal: str
+    encoding: str
 
     @property
     def is_gzip(self) -> bool:
@@ -285,8 +309,14 @@ def _open_csv(text: _Text, types: Types, skip: Skip) -> OpenTable:
     try:
         stream = pa.input_stream(text.path, compression="gzip" if text.is_gzip else None)
         reader = pa.csv.open_csv(
-            _Utf8Rows(stream, most=None if types else 2 * _BLOCK_BYTES) if skip else stream,
-            read_options=pa.csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
+            _Utf8Rows(stream, text.encoding, most=None if types else 2 * _BLOCK_BYTES)
+            if skip
+            else stream,
+            read_options=pa.csv.ReadOptions(
+                block_size=_BLOCK_BYTES,
+                use_threads=False,
+                encoding="utf8" if skip else text.encoding,
+            ),
             parse_options=parse_options,
             convert_options=pa.csv.ConvertOptions(
                 include_columns=list(types),
@@ -295,7 +325,7 @@ def _open_csv(text: _Text, types: Types, skip: Skip) -> OpenTable:
                 decimal_point=text.decimal,
             ),
         )
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:
         if "Empty CSV" in str(error):
             raise InputError("there are no examples below the header. Export it again.") from None
         # Arrow's own message can quote a row.
@@ -304,25 +334,26 @@ def _open_csv(text: _Text, types: Types, skip: Skip) -> OpenTable:
     def batches() -> Iterator[pa.RecordBatch]:
         try:
             yield from reader
-        except (pa.ArrowInvalid, OSError) as error:
+        except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:
             raise InputError(_bad_csv(text, types, str(error))) from None
 
     return OpenTable(reader.schema, batches())
 
 
 class _Utf8Rows(io.RawIOBase):
-    r"""The bytes of a text file; rows that are not UTF-8 are spelled out (``\\xfc``).
+    r"""The text of a file in UTF-8; bytes of rows that are no text are spelled out (``\\xfc``).
 
-    Arrow gives up a file for one such byte. The header stays as it is, to be refused. Where only
-    names of columns are wanted, the file ends after so many bytes: Arrow reads far ahead in a
-    thread of its own, and Python cannot end while that reads from here.
+    Arrow gives up a file for one such byte. Those of the header stay as they are, to be refused.
+    Where only names of columns are wanted, the file ends after so many bytes: Arrow reads far ahead
+    in a thread of its own, and Python cannot end while that reads from here.
     """
 
-    def __init__(self, source: pa.NativeFile, *, most: int | None) -> None:
+    def __init__(self, source: pa.NativeFile, encoding: str, *, most: int | None) -> None:
         self._source = source
+        self._header = codecs.getincrementaldecoder(encoding)("surrogateescape")
         self._left = math.inf if most is None else most
         self._in_rows = self._ended = False
-        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+        self._decoder = codecs.getincrementaldecoder(encoding)("backslashreplace")
         self._waiting = b""
         _READ_AHEAD.add(self)
 
@@ -349,7 +380,8 @@ class _Utf8Rows(io.RawIOBase):
             place = len(chunk) if end is None else end.end()
             header, chunk, self._in_rows = chunk[:place], chunk[place:], end is not None
         chunk = self._decoder.decode(chunk, final=not chunk and not header).encode()
-        return header + chunk if header else chunk
+        named = self._header.decode(header).encode(errors="surrogateescape")
+        return named + chunk if named else chunk
 
 
 _READ_AHEAD: Final = WeakSet[_Utf8Rows]()
@@ -402,7 +434,7 @@ def odd_line(line: int, fields: int, named: int) -> str:
 def _first_odd_line(text: _Text) -> tuple[int, int, int] | None:
     """The first line, as a text editor counts, with another number of columns than the header."""
     with text.opened() as file:
-        words = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        words = io.TextIOWrapper(file, encoding=text.encoding, newline="")
         rows = csv.reader(_bounded_lines(words), delimiter=text.delimiter, strict=True)
         named = len(next(rows, ()))
         before = rows.line_num
@@ -481,6 +513,34 @@ def _is_number(text: str) -> bool:
     return True
 
 
+class Respelled(NamedTuple):
+    """Labels as a file spells them, where its plan does it otherwise.
+
+    `planned` is the plan's positive label, None for 1. Without a `negative` label all others are.
+    """
+
+    positive: Label
+    negative: Label | None
+    planned: Label | None
+
+    def translated(self, column: Any) -> pa.DictionaryArray:
+        """The labels as the plan spells them, each by itself, whatever the others are."""
+        codes, words = distinct(read_leniently("y_true", column))
+        mapped = pa.array([self._translated(word) for word in words], pa.string())
+        return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32(), mask=codes < 0), mapped)
+
+    def _translated(self, word: Any) -> str:
+        try:
+            means = meaning(word)
+        except (InputError, ArithmeticError, ValueError):
+            return "neither"
+        if means == meaning(self.positive):
+            return str(1 if self.planned is None else self.planned)
+        if self.negative is None or means == meaning(self.negative):
+            return "0" if self.planned is None else f"not {self.planned}"
+        return "neither"
+
+
 LabelColumns = str | Sequence[str]
 ScoreColumns = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 GroupColumns = str | Mapping[str, str] | None
@@ -500,6 +560,7 @@ class NamedColumns(NamedTuple):
     groups: tuple[tuple[str | None, str], ...] = ()
     subject: str | None = None
     decimal: str = "."
+    respelled: "Respelled | None" = None
 
     @classmethod
     def read(
@@ -509,6 +570,7 @@ class NamedColumns(NamedTuple):
         group: GroupColumns = None,
         subject: str | None = None,
         decimal: str = ".",
+        respelled: "Respelled | None" = None,
     ) -> "NamedColumns":
         """The columns as a user names them."""
         by_model = score if isinstance(score, Mapping) else {None: score}
@@ -519,7 +581,7 @@ class NamedColumns(NamedTuple):
             raise InputError(
                 "score must name as many columns for each model, in the order of the classes."
             )
-        return cls(_several("label", label), scores, groups, subject, decimal)
+        return cls(_several("label", label), scores, groups, subject, decimal, respelled)
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -616,6 +678,8 @@ class NamedColumns(NamedTuple):
         read: Callable[[str, Any], Column],
     ) -> Examples:
         labels = [values_of(name) for name in self.labels]
+        if self.respelled is not None:
+            labels = [self.respelled.translated(each) for each in labels]
         if len(labels) > 1:
             labels = [_side_by_side([read("y_true", each) for each in labels])]
         scores = {model: _table([scores_of(n) for n in names]) for model, names in self.scores}
@@ -657,9 +721,8 @@ def _numbers_in(name: str, column: pa.Array) -> Floats:
     rest.
     """
     plain = pc.match_substring_regex(column, _NUMBER)
-    numbers = from_arrow(
-        pc.if_else(plain, column, None).cast(pa.float64()).fill_null(np.nan)
-    ).copy()
+    none = pa.nulls(1, column.type)[0]  # one of Python loads pandas, where that is installed
+    numbers = filled(pc.if_else(plain, column, none).cast(pa.float64()), np.float64(np.nan)).copy()
     rest = pc.invert(plain)
     numbers[from_arrow(pc.indices_nonzero(rest))] = floats_of(
         read_leniently(name, column.filter(rest))
@@ -778,9 +841,11 @@ class ScoreFile(RowSource):
         The column of groups; for several groupings a mapping from their names.
     subject
         The column of the subject's id, where privacy protects subjects.
-    separator, decimal
-        Of a text file: what stands between columns (by default a comma or, in ``.tsv``, a tab), and
-        before decimals.
+    separator, decimal, encoding
+        Of a text file: what stands between columns (by default a comma or, in ``.tsv``, a tab),
+        what before decimals, and how characters are written.
+    respelled
+        How the file spells labels, where its plan does it otherwise.
 
     Examples
     --------
@@ -803,10 +868,12 @@ class ScoreFile(RowSource):
         subject: str | None = None,
         separator: str | None = None,
         decimal: str = ".",
+        encoding: str = "utf-8",
+        respelled: Respelled | None = None,
     ) -> None:
         self.path = Path(path)
-        self._columns = NamedColumns.read(label, score, group, subject, decimal)
-        dialect = Dialect(separator, decimal)
+        self._columns = NamedColumns.read(label, score, group, subject, decimal, respelled)
+        dialect = Dialect(separator, decimal, encoding)
         self._open = checked_opener(self.path, self._columns.all, dialect)
 
     @property
@@ -865,7 +932,7 @@ def check_schema(schema: pa.Schema, columns: NamedColumns) -> None:
     """Refuse a column whose type is not that of a label, a score or an id."""
     check_plain(schema, columns.words)
     for name in columns.numbers:
-        columns.lenient_scores(name, pa.array([], schema.field(name).type))
+        columns.lenient_scores(name, pa.nulls(0, schema.field(name).type))
 
 
 class ScoreTable(RowSource):

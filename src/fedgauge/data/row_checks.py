@@ -349,7 +349,7 @@ class KeyedFile:
         with located(str(self)):
             schema = self._open(self._types, lambda: None).schema
             check_plain(schema, self._types)
-            lenient_ids(pa.array([], schema.field(self._key).type))
+            lenient_ids(pa.nulls(0, schema.field(self._key).type))
 
 
 class ScoredFile:

@@ -1,13 +1,23 @@
-"""The coordinator of an exchange: starts it, advances it from round to round, gets the result."""
+"""The coordinator of an exchange: starts it, advances it from round to round, gets the result.
 
-from collections.abc import Callable, Collection
+By steps that a person asks for, or by itself (:class:`Run`).
+"""
+
+import hashlib
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
 
 from fedgauge import storage
 from fedgauge.engines.exchange import INVITATION, Exchange, Progress, listed, place_of
+from fedgauge.engines.folder import open_folder
 from fedgauge.engines.network import KnownTotals, conclude, follow
 from fedgauge.engines.participant import STEPS
-from fedgauge.errors import ExchangeError, FedgaugeError, PlanError, SiteError
+from fedgauge.errors import ExchangeError, FedgaugeError, PlanError, ProtocolError, SiteError
 from fedgauge.estimation.distribution import Aligned
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.two_rounds import require_whole
@@ -15,8 +25,10 @@ from fedgauge.protocol import COORDINATOR
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.secagg import Invitation, Stage, Sum, SummationServer
 from fedgauge.site import Site
-from fedgauge.storage import MOST_STATE, read_bounded
+from fedgauge.storage import MALFORMED, MOST_STATE, read_bounded
 
+_MOST_NOTE: Final = 10_000  # bytes
+_DIGITS: Final = 32  # of an id, in the name of its state
 FindTotals = Callable[[Site, EvaluationPlan], KnownTotals | None]
 
 
@@ -38,6 +50,31 @@ def _require_parties(totals: KnownTotals, members: Collection[bytes], site: Site
         )
 
 
+def invited(
+    site: Site,
+    plan: EvaluationPlan,
+    members: Collection[bytes],
+    *,
+    totals: FindTotals = _no_totals,
+) -> SummationServer:
+    """A new attempt at a plan, with these members; nobody has been told of it."""
+    plan.check_time()
+    require_whole(plan)
+    known = totals(site, plan)
+    if known is not None:
+        _require_parties(known, members, site)
+    return SummationServer.invite(plan, members, site.key, names=site.peers)
+
+
+class StillWaiting(ExchangeError):
+    """Sites have not answered yet; `answered` of them have, and `needed` would do."""
+
+    def __init__(self, told: str, *, answered: int, needed: int) -> None:
+        super().__init__(told)
+        self.answered = answered
+        self.needed = needed
+
+
 class Coordinator:
     """Who starts an exchange, advances it from round to round, and gets the result.
 
@@ -52,19 +89,18 @@ class Coordinator:
 
     def start(self, plan: EvaluationPlan, members: list[bytes]) -> SummationServer:
         """Invite the members with these public keys."""
-        plan.check_time()
-        require_whole(plan)
-        totals = self._totals(self._site, plan)
-        if totals is not None:
-            _require_parties(totals, members, self._site)
-        server = SummationServer.invite(plan, members, self._site.key, names=self._site.peers)
+        server = invited(self._site, plan, members, totals=self._totals)
+        self.begin(server)
+        return server
+
+    def begin(self, server: SummationServer) -> None:
+        """Put the invitation to an attempt into the folder."""
         self._store(server)
         try:
             self._exchange.write_first(server.invitation)
         except FedgaugeError:
             self._path(server.invitation).unlink()
             raise
-        return server
 
     def advance(
         self, *, without_missing: bool = False, evaluation: str | None = None
@@ -81,13 +117,20 @@ class Coordinator:
             return self._advance(without_missing=without_missing)
 
     def _restore(self, evaluation: str | None) -> None:
-        """Write an invitation again that is gone or damaged, from what is stored here."""
+        """Write an invitation again that is gone, damaged or replaced, from what is stored here."""
         try:
-            self._exchange.invitation()
+            found = self._exchange.invitation()
         except FedgaugeError:
-            lost = self._lost(evaluation) if self._exchange.has_folder else None
+            lost = self._lost(evaluation) if self._exchange.has_folder or evaluation else None
             if lost is None:
                 raise
+        else:
+            here = self._path(found)
+            if here.exists() and here.stem.startswith((evaluation or "").lower()[:_DIGITS]):
+                return
+            # Another's, or an old one. Other files say whether this is the folder of one under way.
+            lost = self._lost(evaluation) if self._exchange.sessions() or evaluation else None
+        if lost is not None:
             invitation = self._read_state(lost).invitation
             self._exchange.write_request(invitation, Stage.ADVERTISE, COORDINATOR, invitation.data)
 
@@ -96,7 +139,8 @@ class Coordinator:
         pending = sorted(self._sessions.glob("*.server"))
         here = self._exchange.sessions()
         if evaluation is not None:
-            pending = [path for path in pending if path.stem.startswith(evaluation.lower())]
+            begin = evaluation.lower()[:_DIGITS]
+            pending = [path for path in pending if path.stem.startswith(begin)]
         elif here:
             pending = [path for path in map(self._named, sorted(here)) if path in pending]
         if len(pending) > 1:
@@ -114,7 +158,11 @@ class Coordinator:
         replies, aside = self._exchange.replies(invitation, server.stage, server.check)
         missing = [member for member in server.requests if member not in replies]
         if missing and not without_missing:
-            raise ExchangeError(self._waiting(server, missing, aside))
+            raise StillWaiting(
+                self._waiting(server, missing, aside),
+                answered=len(server.requests) - len(missing),
+                needed=server.answers_needed,
+            )
         try:
             outcome = server.step(replies)
         finally:
@@ -180,8 +228,11 @@ class Coordinator:
         return self._path(self._exchange.invitation()).exists()
 
     def abandon(self) -> None:
-        """Forget the exchange; its sites learn nothing of it."""
-        self._path(self._exchange.invitation()).unlink(missing_ok=True)
+        """Give up the exchange, and say so in its folder: its sites need not keep budget for it."""
+        invitation = self._exchange.invitation()
+        if self._path(invitation).exists():
+            self._exchange.write_end(invitation)
+            self._path(invitation).unlink()
 
     def _load(self) -> SummationServer:
         invitation = self._exchange.invitation()
@@ -231,4 +282,190 @@ class Coordinator:
         return self._named(invitation.follows or invitation.session)
 
     def _named(self, evaluation: bytes) -> Path:
-        return self._sessions / f"{evaluation.hex()[:32]}.server"
+        return self._sessions / f"{evaluation.hex()[:_DIGITS]}.server"
+
+
+class _RunNote(msgspec.Struct, frozen=True):
+    """Which attempt of a run is under way, and since when its present round is."""
+
+    evaluation: str
+    place: str
+    round: tuple[str, int]
+    since: datetime
+
+
+class Waiting(NamedTuple):
+    """A run that goes on once sites have answered; `why` says for what, in words.
+
+    `overdue` says that the round took longer than the deadline, and cannot go on without them.
+    """
+
+    place: str  # the name of its folder
+    exchange: Exchange
+    progress: Progress
+    why: str
+    overdue: bool = False
+
+
+class Finished(NamedTuple):
+    """A run that came to its result, which its folder has, too."""
+
+    place: str
+    exchange: Exchange
+    result: Evaluation
+
+
+class Run:
+    """One evaluation of a plan after another, each in a dated folder of its own within a folder.
+
+    Where one is under way it is taken up: its state is in the coordinator's `sessions`.
+
+    Parameters
+    ----------
+    folder
+        The folder of all evaluations, or its address.
+    site, plan, members
+        The coordinator, what is measured, and the public keys of who is invited.
+    totals
+        As for :class:`Coordinator`.
+    deadline
+        How long a round waits for all. After it, the run goes on without who is missing, where the
+        plan allows it; None: it waits.
+    min_sites
+        The fewest answers with which it goes on then; the plan may need more.
+    restart
+        Begin again, without who broke the rules, where that stopped an attempt.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        site: Site,
+        plan: EvaluationPlan,
+        members: Collection[bytes],
+        *,
+        totals: FindTotals = _no_totals,
+        deadline: timedelta | None = None,
+        min_sites: int = 0,
+        restart: bool = False,
+    ) -> None:
+        self._folder = open_folder(folder)
+        self._site = site
+        self._plan = plan
+        self._members = members
+        self._totals = totals
+        self._deadline = deadline
+        self._min_sites = min_sites
+        self._restart = restart
+        named = hashlib.sha256(f"{plan.digest} {self._folder}".encode()).hexdigest()[:32]
+        self._path = site.folder / "sessions" / f"{named}.run"
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep another process from running the same plan in the same folder."""
+        try:
+            self._path.parent.mkdir(mode=0o700, exist_ok=True)
+            with storage.locked(self._path.with_suffix(".run-lock"), timeout=0):
+                yield
+        except OSError as error:
+            raise SiteError(f"cannot use {self._path.parent}: {error.strerror}.") from None
+
+    def step(self, now: datetime) -> Waiting | Finished:
+        """Do what can be done now: start, go on to the next round, or get the result.
+
+        Having got it once, it is got again until :meth:`close`.
+        """
+        note = self._note() or self._begin(now, self._members)
+        exchange = Exchange(self._folder.folder(note.place), self._site)
+        state = self._site.folder / "sessions" / f"{note.evaluation}.server"
+        if not state.exists():
+            if (finished := self._finished(note.place, exchange)) is not None:
+                return finished
+            if note.round[1] == Stage.OPEN:
+                raise ExchangeError(
+                    f"the evaluation in {exchange.result_path} was in its last round, and its "
+                    "result is not there: it was abandoned, or the file was taken away. To start "
+                    f"a new one, remove {self._path}."
+                )
+            self.close()  # it was abandoned
+            return self.step(now)
+        exchange.make()
+        coordinator = Coordinator(exchange, self._site, totals=self._totals)
+        try:
+            outcome = self._advanced(coordinator, note, now)
+        except StillWaiting as waiting:
+            return Waiting(
+                note.place, exchange, exchange.progress(), str(waiting), self._is_over(note, now)
+            )
+        except ProtocolError:
+            faulty = [fault for fault in exchange.faults(exchange.invitation()) if fault.proved]
+            if not (self._restart and faulty):
+                raise
+            members = coordinator.members_without(())
+            self._begin(now, members)
+            coordinator.abandon()
+            return self.step(now)
+        if isinstance(outcome, Evaluation):
+            return Finished(note.place, exchange, outcome)
+        present = (outcome.invitation.session.hex(), int(outcome.stage))
+        self._save(msgspec.structs.replace(note, round=present, since=now))
+        return Waiting(note.place, exchange, outcome, "")
+
+    def close(self) -> None:
+        """Let the next step start a new evaluation: the result of this one was taken."""
+        self._path.unlink(missing_ok=True)
+
+    def _advanced(
+        self, coordinator: Coordinator, note: _RunNote, now: datetime
+    ) -> Progress | Evaluation:
+        """The outcome of the next step, without who is missing once the deadline is over."""
+        try:
+            return coordinator.advance(evaluation=note.evaluation)
+        except StillWaiting as waiting:
+            if waiting.answered < max(waiting.needed, self._min_sites) or not self._is_over(
+                note, now
+            ):
+                raise
+        return coordinator.advance(without_missing=True, evaluation=note.evaluation)
+
+    def _is_over(self, note: _RunNote, now: datetime) -> bool:
+        return self._deadline is not None and now - note.since >= self._deadline
+
+    def _begin(self, now: datetime, members: Collection[bytes]) -> _RunNote:
+        """Invite the members; what is started is noted first, so that it is not started twice."""
+        server = invited(self._site, self._plan, members, totals=self._totals)
+        session = server.invitation.session.hex()
+        place = f"{now:%Y-%m-%d}-{session[:8]}"
+        note = _RunNote(session[:_DIGITS], place, (session, int(Stage.ADVERTISE)), now)
+        exchange = Exchange(self._folder.folder(place), self._site)
+        self._folder.make()
+        self._save(note)
+        Coordinator(exchange, self._site, totals=self._totals).begin(server)
+        return note
+
+    def _finished(self, place: str, exchange: Exchange) -> Finished | None:
+        """The result that an earlier step put into the folder, and was killed before it said so."""
+        try:
+            if not exchange.is_finished(exchange.invitation()):
+                return None
+        except FedgaugeError:
+            return None
+        return Finished(place, exchange, Evaluation.from_bytes(exchange.result()))
+
+    def _note(self) -> _RunNote | None:
+        try:
+            return msgspec.json.decode(read_bounded(self._path, _MOST_NOTE), type=_RunNote)
+        except FileNotFoundError:
+            return None
+        except (OSError, *MALFORMED):
+            raise SiteError(
+                f"{self._path}, which says what is under way, is damaged. Remove it; `fedgauge "
+                "exchange status` shows the evaluations in the folder."
+            ) from None
+
+    def _save(self, note: _RunNote) -> None:
+        try:
+            self._path.parent.mkdir(mode=0o700, exist_ok=True)
+            storage.replace(self._path, msgspec.json.encode(note))
+        except OSError as error:
+            raise SiteError(f"cannot write {self._path}: {error.strerror}.") from None

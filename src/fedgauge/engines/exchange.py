@@ -8,44 +8,48 @@ The second of two rounds has a folder within that of the first, with an invitati
 soon as it is there, every step is one of the second round.
 """
 
-import os
+import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from fedgauge import storage
 from fedgauge.data.examples import Data
 from fedgauge.data.row_checks import RowSummary
 from fedgauge.engines.findings import require_fit
+from fedgauge.engines.folder import Folder, InTheWay, LocalFolder, beside, open_folder
 from fedgauge.engines.participant import NOT_JOINED, STEPS, Participant, judge_origin
 from fedgauge.engines.site_rows import Rows, read_note, rows_of
-from fedgauge.errors import ExchangeError, FedgaugeError, PlanRefused, RecordError
+from fedgauge.errors import ExchangeError, FedgaugeError, PlanRefused
 from fedgauge.escaping import in_one_line
 from fedgauge.plan import EvaluationPlan
-from fedgauge.protocol import COORDINATOR, MOST_BYTES, Envelope
+from fedgauge.protocol import COORDINATOR, EVERYONE, MOST_BYTES, Envelope
 from fedgauge.results import signature
 from fedgauge.results.record import Record
 from fedgauge.secagg import Invitation, Stage
 from fedgauge.secagg.evidence import Fault, File
 from fedgauge.site import Site
 from fedgauge.site.rows import NamedRows
-from fedgauge.storage import kind_of, read_regular, write_whole
 
 INVITATION: Final = "invitation.fgx"
 EVIDENCE: Final = "evidence.fgx"
 SECOND: Final = "second"
 RESULT: Final = "result.json"
+REPORT: Final = "report.html"
+ENDED: Final = "ended.fgx"
+_MOST_END: Final = 1000  # bytes
+_AFTER_ALL: Final = len(Stage) + 1  # the stage of what is said of a whole session
 _MOST_EVIDENCE: Final = 1 << 25  # bytes: a thing or two of each of 200 members
 _MOST_RESULT: Final = 1 << 26  # bytes: read at each step, and anybody may have put it there
 HOLDS_ONE: Final = "{} holds an exchange already. Start in an empty folder."
 _AGAIN: Final = "Copy it again, or ask its sender to run the command again."
+_NAMED: Final = re.compile(r"-([0-9a-f]{8})$")  # by its evaluation, as `exchange run` does
 M = TypeVar("M")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True)
@@ -75,25 +79,25 @@ class Exchange:
     others are those in the site file.
     """
 
-    def __init__(self, folder: str | Path, site: Site) -> None:
-        self._folder = Path(folder)
+    def __init__(self, folder: str | Path | Folder, site: Site) -> None:
+        self._folder = open_folder(folder)
         self._site = site
         self.in_the_way: list[str] = []  # what others put where files were to go, in words
 
     @property
-    def result_path(self) -> Path:
+    def result_path(self) -> str:
         """Where the result will be."""
-        return self._folder / RESULT
+        return self._folder.place(RESULT)
 
     @property
     def has_folder(self) -> bool:
         """Whether the folder is there."""
-        return os.path.isdir(self._folder)  # False also where nobody may look
+        return self._folder.missing() is None
 
     def invitation(self) -> Invitation:
         """What the exchange is about: of two rounds, the one that is under way."""
-        path = self._folder / SECOND / INVITATION
-        if os.path.islink(path.parent) or not os.path.lexists(path):
+        folder = self._folder.folder(SECOND)
+        if not folder.holds(INVITATION):
             return self._first()
         try:
             first = self._first()
@@ -101,49 +105,54 @@ class Exchange:
                 return first  # anybody may have put a second one there
         except FedgaugeError:
             first = None  # lost or damaged, and not needed any more
-        second = load_invitation(path)
+        second = self._invited(folder)
         origin = None if first is None else (first.session, first.coordinator)
         if second.follows is None or origin not in (None, (second.follows, second.coordinator)):
             raise ExchangeError(
-                f"{path} is not to the second round of the evaluation in {self._folder}. {_AGAIN} "
-                "Remove it, if the first round is not over."
+                f"{folder.place(INVITATION)} is not to the second round of the evaluation in "
+                f"{self._folder}. {_AGAIN} Remove it, if the first round is not over."
             )
         return second
 
     def _first(self) -> Invitation:
-        path = self._folder / INVITATION
-        if not os.path.lexists(path):
+        if not self._folder.holds(INVITATION):
+            lacking = self._folder.missing()
+            if lacking is None:
+                lacking = f"there is no {INVITATION} in {self._folder}"
+            else:
+                lacking += f". Name the one that holds {INVITATION}"
             raise ExchangeError(
-                f"{self._lacking()}. Get it from the coordinator, who makes it with `fedgauge "
+                f"{lacking}. Get it from the coordinator, who makes it with `fedgauge "
                 "exchange start`, and again with `fedgauge exchange advance`."
             )
-        return load_invitation(path)
+        return self._invited(self._folder)
 
-    def _at(self, invitation: Invitation) -> Path:
+    def _invited(self, folder: Folder) -> Invitation:
+        """The invitation in a folder.
+
+        Where others put some beside it, it is by who is known here, and for the evaluation after
+        which the folder is named.
+        """
+        named = _NAMED.search(str(self._folder))
+
+        def fits(invitation: Invitation) -> bool:
+            evaluation = (invitation.follows or invitation.session).hex()
+            is_it = named is None or evaluation.startswith(named[1])
+            return is_it and knows(self._site, invitation)
+
+        kind = "an invitation"
+        found = _understood(folder, INVITATION, kind, Invitation, enough=fits)
+        return max(found, key=lambda each: (fits(each), knows(self._site, each)))
+
+    def _at(self, invitation: Invitation) -> Folder:
         """The folder that the files of a round pass through."""
-        return self._folder if invitation.follows is None else self._folder / SECOND
+        return self._folder if invitation.follows is None else self._folder.folder(SECOND)
 
-    def _ready(self, invitation: Invitation) -> Path:
+    def _ready(self, invitation: Invitation) -> Folder:
         """The same, there to be written to."""
         folder = self._at(invitation)
-        try:
-            is_second = folder != self._folder and os.path.lexists(folder)
-            if is_second and (kind := kind_of(folder)) != "a folder":  # a link would lead elsewhere
-                raise ExchangeError(
-                    f"{folder} is {kind or 'a file'}. It must be a folder: remove it."
-                )
-            folder.mkdir(exist_ok=True)
-        except OSError as error:
-            raise ExchangeError(f"cannot make folder {folder}: {error.strerror}.") from None
+        folder.make()
         return folder
-
-    def _lacking(self) -> str:
-        """What is missing where there is no invitation."""
-        if not os.path.exists(self._folder):
-            return f"there is no folder {self._folder}. Name the one that holds {INVITATION}"
-        if not self.has_folder:
-            return f"{self._folder} is no folder. Name the one that holds {INVITATION}"
-        return f"there is no {INVITATION} in {self._folder}"
 
     def name(self, invitation: Invitation, member: int) -> str:
         """What this site calls a member; its key where it knows none."""
@@ -192,15 +201,24 @@ class Exchange:
             judge_origin(self._site, invitation)
         except PlanRefused:
             return  # it is refused for that, before its plan is read
+        if self.has_ended(invitation):
+            raise ExchangeError(
+                f"the coordinator gave up the evaluation in {self._folder}, so this site has "
+                "nothing left to do, and this cost nothing. "
+                f"`{self._abandoning}` gives back what was set aside."
+            )
         if self.is_finished(invitation):
             reserved = self._site.ledger.status(invitation.session) == "reserved"
-            abandon = f"fedgauge exchange abandon {shlex.quote(str(self._folder))}"
-            back = f" `{abandon}` gives back what was set aside."
+            back = f" `{self._abandoning}` gives back what was set aside."
             raise ExchangeError(
                 f"the evaluation in {self._folder} is finished, so this site has nothing left to "
                 "do, and this cost nothing. Its result is "
                 f"{self.result_path}.{back if reserved else ''}"
             )
+
+    @property
+    def _abandoning(self) -> str:
+        return f"fedgauge exchange abandon {shlex.quote(str(self._folder))}"
 
     def is_finished(self, invitation: Invitation) -> bool:
         """Whether the result is there, signed and confirmed: anybody could put in another."""
@@ -208,57 +226,85 @@ class Exchange:
 
     def _finished(self, invitation: Invitation, aside: dict[str, str]) -> bool:
         try:
-            saved = read_regular(self.result_path, _MOST_RESULT, ExchangeError)
-            if not signature.is_signed(saved, invitation):
-                raise ExchangeError(
-                    "it is not the result that the coordinator signed for this evaluation."
-                )
-            found = signature.examine(saved, Record.from_json(saved))
-            if found.state != "unknown key":
-                raise ExchangeError(f"it is no result that counts: {found.in_words}.")
+            versions = self._folder.versions(RESULT, _MOST_RESULT)
+            _readable(versions, lambda saved: _require_result(saved, invitation))
         except FedgaugeError as error:
-            if os.path.lexists(self.result_path):
+            if self._folder.holds(RESULT):
                 aside[RESULT] = in_one_line(str(error))
             return False
         return True
 
     def faults(self, invitation: Invitation) -> list[Fault]:
         """Who broke the rules, by evidence in the folder, which is judged again here."""
-        path = self._at(invitation) / EVIDENCE
-        if not os.path.lexists(path):
+        folder = self._at(invitation)
+        if not folder.holds(EVIDENCE):
             return []
-        evidence = _evidence(path)
-        if evidence.invitation != invitation.data:
-            raise ExchangeError("it is evidence about another evaluation.")
-        return evidence.judged()
+
+        def judged(evidence: File) -> list[Fault]:
+            if evidence.invitation != invitation.data:
+                raise ExchangeError("it is evidence about another evaluation.")
+            return evidence.judged()
+
+        found = _readable(_evidence(folder, EVIDENCE), judged, enough=lambda _: False)
+        return [*dict.fromkeys(chain.from_iterable(found))]
 
     def write_evidence(self, invitation: Invitation, evidence: File) -> None:
         """Put what shows who broke the rules into the folder, unless something is in the way."""
         if evidence.found:
-            path = self._ready(invitation) / EVIDENCE
             try:
-                _write(path, evidence.to_bytes())
-            except _InTheWay as told:
+                self._ready(invitation).write(EVIDENCE, evidence.to_bytes())
+            except InTheWay as told:
                 self.in_the_way.append(str(told))
 
     def write_first(self, invitation: Invitation) -> None:
         """Put a new invitation into the folder, unless there is one by then."""
-        path = self._ready(invitation) / INVITATION
         try:
-            write_whole(path, invitation.data, follow=False, new=True)
-        except (FileExistsError, RecordError) as error:
-            if not os.path.lexists(path):
-                raise
+            self._ready(invitation).write_new(INVITATION, invitation.data)
+        except FileExistsError as error:
             raise ExchangeError(HOLDS_ONE.format(self._folder)) from error
 
     def write_result(self, data: bytes) -> None:
         """Put the result into the folder, for good."""
+        self._folder.write(RESULT, data, for_good=True)
+
+    def result(self) -> bytes:
+        """The result in the folder; :meth:`is_finished` says whether it counts."""
+        return self._folder.read(RESULT, _MOST_RESULT)
+
+    def write_report(self, page: str) -> str:
+        """Put a report beside the result; where it is."""
+        return self._folder.place(self._folder.write(REPORT, page.encode()))
+
+    def make(self) -> None:
+        """Make the folder, if it is not there, or not any more."""
+        self._folder.make()
+
+    def write_end(self, invitation: Invitation) -> None:
+        """Say, as its coordinator, that an attempt was given up: sites need not keep its budget."""
+        told = Envelope.sealed(
+            self._site.key,
+            session=invitation.session,
+            stage=_AFTER_ALL,
+            sender=COORDINATOR,
+            recipient=EVERYONE,
+            body=b"",
+        )
+        self._ready(invitation).write(ENDED, told.to_bytes())
+
+    def has_ended(self, invitation: Invitation) -> bool:
+        """Whether the coordinator gave up this attempt, by its signature."""
+        folder = self._at(invitation)
         try:
-            storage.replace(self.result_path, data, mode=0o644)
-        except OSError as error:
-            raise _in_the_way(self.result_path) or ExchangeError(
-                f"cannot write the result: {error.strerror}."
-            ) from None
+            Envelope.from_bytes(folder.read(ENDED, _MOST_END)).check(
+                invitation.coordinator,
+                session=invitation.session,
+                stage=_AFTER_ALL,
+                sender=COORDINATOR,
+                recipients={EVERYONE},
+            )
+        except FedgaugeError:
+            return False
+        return True
 
     def request_to_me(self, invitation: Invitation, stage: Stage) -> bytes:
         """The request of a round to this site."""
@@ -285,27 +331,25 @@ class Exchange:
         """Put a request into the folder, unless it is there."""
         folder = self._ready(invitation)
         if stage == Stage.ADVERTISE:
-            _write(folder / INVITATION, data)
+            folder.write(INVITATION, data)
         else:
             name = _file_name(stage, member, self.name(invitation, member), "request")
-            self._write_signed(folder / name, data)
+            self._write_signed(folder, name, data)
 
-    def write_reply(self, invitation: Invitation, stage: Stage, data: bytes) -> Path:
-        """Put this site's reply into the folder."""
+    def write_reply(self, invitation: Invitation, stage: Stage, data: bytes) -> str:
+        """Put this site's reply into the folder; where it went."""
         me = invitation.members.index(self._site.key.public)
         name = _file_name(stage, me, self._site.name, "reply")
-        return self._write_signed(self._ready(invitation) / name, data)
+        return self._write_signed(self._ready(invitation), name, data)
 
-    def _write_signed(self, path: Path, data: bytes) -> Path:
+    def _write_signed(self, folder: Folder, name: str, data: bytes) -> str:
         """Write what is signed, under another name where something is in the way; where it went."""
         try:
-            _write(path, data)
-        except _InTheWay as told:
-            *stem, kind, ending = path.name.split(".")
-            path = path.with_name(".".join([*stem, sha256(data).hexdigest()[:16], kind, ending]))
-            _write(path, data)
-            self.in_the_way.append(f"{told} What was to go there is in {path}.")
-        return path
+            name = folder.write(name, data)
+        except InTheWay as told:
+            name = folder.write(beside(name, data), data)
+            self.in_the_way.append(f"{told} What was to go there is in {folder.place(name)}.")
+        return folder.place(name)
 
     def sessions(self) -> set[bytes]:
         """Evaluations that files in the folder say they belong to; nothing is checked."""
@@ -319,11 +363,11 @@ class Exchange:
         replies: dict[int, bytes] = {}
         aside: dict[str, str] = {}
         folder = self._at(invitation)
-        for path, data, envelope in _envelopes(folder, f"{stage:d}-*.reply.fgx", aside):
+        for name, data, envelope in _envelopes(folder, f"{stage:d}-*.reply.fgx", aside):
             try:
                 check(envelope.sender, data)
             except FedgaugeError as error:
-                aside[in_one_line(path.name)] = str(error)
+                aside[in_one_line(name)] = str(error)
             else:
                 replies.setdefault(envelope.sender, data)
         return replies, aside
@@ -358,7 +402,7 @@ class Exchange:
     ) -> Iterator[tuple[bytes, Envelope]]:
         """Requests of a round that the coordinator signed; others are set aside."""
         folder = self._at(invitation)
-        for path, data, envelope in _envelopes(folder, f"{stage:d}-*.request.fgx", aside):
+        for name, data, envelope in _envelopes(folder, f"{stage:d}-*.request.fgx", aside):
             try:
                 envelope.check(
                     invitation.coordinator,
@@ -368,7 +412,7 @@ class Exchange:
                     recipients={envelope.recipient},
                 )
             except FedgaugeError as error:
-                aside[in_one_line(path.name)] = str(error)
+                aside[in_one_line(name)] = str(error)
             else:
                 yield data, envelope
 
@@ -388,80 +432,91 @@ def place_of(plan: EvaluationPlan, stage: Stage) -> str:
 
 def load_invitation(path: Path) -> Invitation:
     """An invitation in a file; its form and signature are checked, not who signed it."""
-    return _understood(path, "an invitation", Invitation)
+    (found,) = _understood(LocalFolder(path.parent), path.name, "an invitation", Invitation)
+    return found
 
 
 def examine(path: Path, site: Site) -> list[str]:
     """What a file of evidence shows, with the names that a site has for members."""
-    evidence = _evidence(path)
+    (evidence,) = _evidence(LocalFolder(path.parent), path.name)
     members = Invitation(evidence.invitation).members
     faults = evidence.judged()
     return [fault.in_words(lambda member: site.called(members[member])) for fault in faults]
 
 
 def _envelopes(
-    folder: Path, pattern: str, aside: dict[str, str]
-) -> Iterator[tuple[Path, bytes, Envelope]]:
+    folder: Folder, pattern: str, aside: dict[str, str]
+) -> Iterator[tuple[str, bytes, Envelope]]:
     """Files in a folder that are envelopes; others are set aside."""
-    for path in sorted(folder.glob(pattern)):
+    for name in folder.names(pattern):
         try:
-            data = read_regular(path, MOST_BYTES, ExchangeError)
+            data = folder.read(name, MOST_BYTES)
             envelope = Envelope.from_bytes(data)
         except ExchangeError as error:
-            aside[in_one_line(path.name)] = in_one_line(str(error))
+            aside[in_one_line(name)] = in_one_line(str(error))
         except FedgaugeError as error:
-            aside[in_one_line(path.name)] = f"{error} {_AGAIN}"
+            aside[in_one_line(name)] = f"{error} {_AGAIN}"
         else:
-            yield path, data, envelope
+            yield name, data, envelope
 
 
-def _evidence(path: Path) -> File:
-    return _understood(path, "evidence", File.from_bytes, most=_MOST_EVIDENCE)
+def _evidence(folder: Folder, name: str) -> list[File]:
+    return _understood(
+        folder, name, "evidence", File.from_bytes, enough=lambda _: False, most=_MOST_EVIDENCE
+    )
 
 
-def _understood(path: Path, kind: str, read: Callable[[bytes], M], *, most: int = MOST_BYTES) -> M:
-    """What a file says; an error names the file, and what to do."""
-    data = read_regular(path, most, ExchangeError)
-    try:
-        return read(data)
-    except FedgaugeError as error:
-        raise type(error)(f"cannot use {path} as {kind}: {error} {_AGAIN}") from None
+def _require_result(saved: bytes, invitation: Invitation) -> None:
+    """Refuse what is not the result of an evaluation, signed and confirmed."""
+    if not signature.is_signed(saved, invitation):
+        raise ExchangeError("it is not the result that the coordinator signed for this evaluation.")
+    found = signature.examine(saved, Record.from_json(saved))
+    if found.state != "unknown key":
+        raise ExchangeError(f"it is no result that counts: {found.in_words}.")
+
+
+def _understood(
+    folder: Folder,
+    name: str,
+    kind: str,
+    read: Callable[[bytes], M],
+    *,
+    enough: Callable[[M], bool] = lambda _: True,
+    most: int = MOST_BYTES,
+) -> list[M]:
+    """What the versions of a file say; an error names the file, and what to do."""
+
+    def understood(data: bytes) -> M:
+        try:
+            return read(data)
+        except FedgaugeError as error:
+            place = folder.place(name)
+            raise type(error)(f"cannot use {place} as {kind}: {error} {_AGAIN}") from None
+
+    return _readable(folder.versions(name, most), understood, enough=enough)
+
+
+def _readable(
+    versions: Iterable[V], read: Callable[[V], M], *, enough: Callable[[M], bool] = lambda _: True
+) -> list[M]:
+    """What those say that can be read, up to one that is enough; the first error where none can."""
+    found, refused = [], []
+    for data in versions:
+        try:
+            found.append(read(data))
+        except FedgaugeError as error:
+            refused.append(error)
+            continue
+        if enough(found[-1]):
+            break
+    if not found:
+        raise refused[0]
+    return found
 
 
 def _file_name(stage: Stage, member: int, name: str, kind: str) -> str:
     """The name of a file from or to a member, who is numbered: two may have one name."""
     return f"{stage:d}-{STEPS[stage]}.{member + 1}.{name}.{kind}.fgx"
-
-
-def _write(path: Path, data: bytes) -> None:
-    # Others may write here, too: a link of theirs must not lead to a file of this party, nor
-    # what they put in its place keep it from being written.
-    with suppress(ExchangeError):
-        if read_regular(path, len(data), ExchangeError) == data:
-            storage.remove_dead(path)
-            return
-    try:
-        write_whole(path, data, follow=False)
-    except RecordError as error:
-        raise _in_the_way(path) or error from None
-
-
-class _InTheWay(ExchangeError):
-    """Something of another's is where a file was to go, and cannot be replaced."""
-
-
-def _in_the_way(path: Path) -> _InTheWay | None:
-    """What is there, unless it could be replaced: then something else went wrong."""
-    try:
-        is_mine = path.lstat().st_uid == os.geteuid()
-    except OSError:
-        return None
-    kind = kind_of(path)
-    if is_mine and kind != "a folder":
-        return None
-    return _InTheWay(
-        f"cannot write {path}: {kind or 'a file of another user'} is in its place. Remove {path}."
-    )
 
 
 def listed(aside: dict[str, str]) -> str:
@@ -478,7 +533,7 @@ def join(
     tell: Callable[[str], None] = lambda _: None,
     show: Callable[[RowSummary], None] = lambda _: None,
     anyway: bool = False,
-) -> Path:
+) -> str:
     """Answer an invitation, and remember which rows it is about; the file that was written.
 
     Rows that look wrong are refused before anything is reserved or sent, and `tell` gets what was
@@ -538,7 +593,7 @@ def _rows_to_join(
 class Submitted(NamedTuple):
     """The file that was written, and whether it holds what was counted on an earlier occasion."""
 
-    path: Path
+    path: str
     stood: bool
 
 
@@ -616,7 +671,7 @@ def _other_rows(named: Rows, plan: EvaluationPlan, *, counted: bool) -> str:
 
 def take_part(
     exchange: Exchange, site: Site, stage: Stage, data: Callable[[], Data] | None = None
-) -> Path:
+) -> str:
     """Answer the request of one round; the file that was written."""
     invitation = exchange.invitation()
     if stage < Stage.OPEN:  # a site that reveals late deletes its keys all the same

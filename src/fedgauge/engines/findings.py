@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge import storage
+from fedgauge.data.examples import Data
 from fedgauge.data.row_checks import LenientRows, RowSummary
 from fedgauge.engines.contribution import count_leniently
 from fedgauge.engines.site_rows import Rows
@@ -54,14 +55,20 @@ class JudgedRows(NamedTuple):
 def judge_rows(site: Site, plan: EvaluationPlan, rows: Rows) -> JudgedRows:
     """What rows would count as, and what looks wrong; nothing is sent, reserved or stored."""
     told = _with_classes(plan)
-    histogram, oddities = count_leniently(told, lambda: rows.data(plan, site))
+    opened: list[Data] = []
+
+    def data() -> Data:
+        opened.append(rows.data(plan, site))
+        return opened[-1]
+
+    histogram, oddities = count_leniently(told, data)
     counted = summarise(told.task, histogram.counts, oddities)
     warnings = rows.warnings(counted, told)
     if oddities.failure or not oddities.rows:
         return JudgedRows(rows.path, counted, "", tuple(warnings), tuple(warnings))
     areas = dict(_areas(told, histogram.counts))
     stay = site.data is not None and site.data.inside  # rows stay in their database
-    different = None if plan.task.of_labels or stay else _different(rows, plan, site)
+    different = None if plan.task.of_labels or stay else _different(opened[-1])
     rate = None if site.data is None else site.data.positive_rate
     found = [f"{rows.path}: {each}" for each in _found(told, counted, areas, different, rate)]
     if told.axis.bins >= _MANY_BINS and _fills_one(told, histogram.counts):
@@ -107,10 +114,10 @@ def _fills_one(plan: EvaluationPlan, counts: NDArray[np.int64]) -> bool:
     return False
 
 
-def _different(rows: Rows, plan: EvaluationPlan, site: Site) -> int:
+def _different(data: Data) -> int:
     """How many different scores there are, in the column with the fewest; no more than many."""
     seen: dict[tuple[str | None, int], NDArray[np.float64]] = {}
-    for batch in LenientRows(rows.data(plan, site)):
+    for batch in LenientRows(data):
         for model, scores in batch.scores.items():
             for place, column in enumerate(scores.T if scores.ndim == 2 else [scores]):
                 before = seen.get((model, place), np.empty(0))

@@ -17,9 +17,24 @@ from typing import Any, Final
 import msgspec
 
 from fedgauge.data.examples import Data
+from fedgauge.engines.findings import require_fit
 from fedgauge.engines.network import drive
-from fedgauge.engines.participant import Delivery, Participant, SimulatedParticipant
-from fedgauge.errors import CohortTooSmall, FedgaugeError, ProtocolError, SiteError
+from fedgauge.engines.participant import (
+    NOT_JOINED,
+    Delivery,
+    Participant,
+    SimulatedParticipant,
+    require_scores,
+)
+from fedgauge.engines.site_rows import declared_rows, read_note
+from fedgauge.errors import (
+    CohortTooSmall,
+    ExchangeError,
+    FedgaugeError,
+    PlanRefused,
+    ProtocolError,
+    SiteError,
+)
 from fedgauge.escaping import escape_record
 from fedgauge.estimation.distribution import Aligned, Estimator
 from fedgauge.keys import SigningKey
@@ -27,8 +42,9 @@ from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.two_rounds import require_whole
 from fedgauge.protocol import Envelope
 from fedgauge.results.evaluation import Evaluation
-from fedgauge.secagg import Replies, Stage, SummationServer
+from fedgauge.secagg import Invitation, Replies, Stage, SummationServer
 from fedgauge.site import Site
+from fedgauge.site.rows import NamedRows
 from fedgauge.storage import write_whole
 
 try:
@@ -59,7 +75,7 @@ logger = logging.getLogger("flwr.fedgauge")
 logger.addFilter(escape_record)
 
 
-def attach(app: ClientApp, score: Score) -> None:
+def attach(app: ClientApp, score: Score | None = None) -> None:
     """Let a ClientApp answer requests for a pooled evaluation.
 
     Parameters
@@ -75,7 +91,8 @@ def attach(app: ClientApp, score: Score) -> None:
         node's site file allowed the plan and the budget was spent. It treats rows one by one: where
         it fails, the node adds noise and no counts, and says so in its log. Message and context
         hold what all nodes agreed on and the node's own config: records and settings in the order
-        of their names, no ids or times, and an empty ``context.state``.
+        of their names, no ids or times, and an empty ``context.state``. Without it a node has its
+        scores already, in the rows that its site file declares (``[data]``): no model may be sent.
 
     Notes
     -----
@@ -232,21 +249,82 @@ class _GridCarrier:
 
 
 def _participant(
-    message: Message, context: Context, score: Score
-) -> Participant | SimulatedParticipant:
+    message: Message, context: Context, score: Score | None
+) -> "Participant | SimulatedParticipant | _DeclaredParticipant":
     # The score function sees what the digests are of, and nothing that differs between nodes.
     records = sorted(message.content.items())
     brought = RecordDict({name: record for name, record in records if name != ACTION})
     told = context_of(context)
     delivery = Delivery(digest_records(brought), setting_of(told))
 
-    def data() -> Data:
+    def data(score: Score) -> Data:
         return score(_message_of(brought, told), told)
 
     site = site_of(context)
+    if site is None and score is not None:
+        return SimulatedParticipant(memory_of(context), lambda: data(score))
     if site is None:
-        return SimulatedParticipant(memory_of(context), data)
-    return Participant(site, data, delivery=delivery, tell=logger.warning)
+        raise SiteError(
+            "a node without a site file has no rows of its own. Pass a score function to attach()."
+        )
+    if score is None:
+        return _DeclaredParticipant(site, delivery)
+    site.refuse_by_hand("the rows of a score function")
+    return Participant(site, lambda: data(score), delivery=delivery, tell=logger.warning)
+
+
+class _DeclaredParticipant:
+    """A node that counts the rows which its site file declares, as it noted them when it joined."""
+
+    def __init__(self, site: Site, delivery: Delivery) -> None:
+        self._site = site
+        self._delivery = delivery
+
+    def answer(self, request: bytes) -> bytes:
+        """The reply to a request."""
+        envelope = Envelope.from_bytes(request)
+        if envelope.stage == Stage.ADVERTISE:
+            return self._join(Invitation(request))
+        participant = self._participant()
+        if envelope.stage == Stage.MASK:
+            note = participant.recall(envelope.session)
+            if note is None:
+                raise ExchangeError(NOT_JOINED)
+            rows, plan = read_note(note), participant.session(envelope.session).invitation.plan
+            rows.check(plan, self._site)  # once more: a file may have been moved away
+            participant = self._participant(lambda: rows.data(plan, self._site))
+        return participant.answer(request)
+
+    def _join(self, invitation: Invitation) -> bytes:
+        if invitation.model != _NO_MODEL:
+            raise PlanRefused(
+                "the server sends a model, and this node has scores already. Pass a score function "
+                "to attach(), or send no arrays."
+            )
+        chosen: list[NamedRows] = []
+
+        def choose(plan: EvaluationPlan) -> None:
+            require_scores(plan)
+            if invitation.follows is None:  # a second round counts the rows of the first
+                rows = declared_rows(self._site, plan)
+                rows.check(plan, self._site)
+                require_fit(self._site, plan, rows, by_hand=False, tell=logger.warning)
+                chosen.append(rows)
+
+        participant = self._participant(check=choose)
+        reply = participant.answer(invitation.data)
+        for rows in chosen:
+            participant.remember(invitation.session, msgspec.json.encode(rows))
+        return reply
+
+    def _participant(
+        self,
+        data: Callable[[], Data] | None = None,
+        check: Callable[[EvaluationPlan], None] = require_scores,
+    ) -> Participant:
+        return Participant(
+            self._site, data, check=check, delivery=self._delivery, tell=logger.warning
+        )
 
 
 def site_of(context: Context) -> Site | None:
@@ -330,6 +408,9 @@ def _plain(value: Any) -> Any:
         data = hashlib.sha256(value.data).digest()  # arrays can be long
         return (value.dtype, list(value.shape), value.stype, data)
     return value
+
+
+_NO_MODEL: Final = digest_records(RecordDict())
 
 
 def setting_of(context: Context) -> bytes:

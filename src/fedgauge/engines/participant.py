@@ -47,7 +47,8 @@ from fedgauge.secagg.masking import KEY_BYTES
 from fedgauge.site import Site
 from fedgauge.site.ledger import Spend
 from fedgauge.site.ledger_entries import FIRST, Asked, Departure, Step, SumRoster
-from fedgauge.site.site import keep_approval, require_approval
+from fedgauge.site.site import keep_approval
+from fedgauge.site.standing import Approved, Invited, approval_of
 from fedgauge.storage import MOST_STATE, read_bounded
 
 _LOG: Final = logging.getLogger("fedgauge")
@@ -102,6 +103,11 @@ def judge_invitation(
         plan, members=invitation.members, coordinator=invitation.coordinator, of_model=of_model
     )
     return plan
+
+
+def invited(invitation: Invitation, session: bytes | None = None) -> Invited:
+    """What approvals are compared with; of two rounds `session` may be the first."""
+    return Invited(session or invitation.session, invitation.coordinator, tuple(invitation.members))
 
 
 def check_ledger(site: Site, invitation: Invitation, data: Fingerprint | None = None) -> None:
@@ -201,7 +207,7 @@ class SiteDuties:
         )
         # Also where no approver is left: the last one may have been struck off.
         if site.approvers or site.ledger.spend(invitation.session).asked.approver is not None:
-            require_approval(site, invitation.session, invitation.plan)
+            approval_of(site, invitation.plan, invited(invitation))
 
     def _counted(self, plan: EvaluationPlan) -> ScoreHistogram:
         """The rows under noise, whatever they are."""
@@ -492,10 +498,10 @@ class Participant:
         if invitation.follows is not None:
             site = site.in_session(invitation.follows)
             self._require_first(site, invitation, invitation.follows)
-        approver = self._approver(site, invitation)
+        approved = self._approved(site, invitation)
         self._check(plan)
         data, counted = (None, None) if plan.is_noisy else self._read(plan)
-        reply = self._reserved(site, invitation, plan, approver, data)
+        reply = self._reserved(site, invitation, plan, approved, data)
         if counted is not None and self._show is not None:  # after all else: it changes nothing
             say(self._show, counted)
         return reply
@@ -520,7 +526,7 @@ class Participant:
         site: Site,
         invitation: Invitation,
         plan: EvaluationPlan,
-        approver: bytes | None,
+        approved: Approved,
         data: Fingerprint | None,
     ) -> bytes:
         """The reply to an invitation that is accepted, once its cost is set aside."""
@@ -535,7 +541,12 @@ class Participant:
                 roster=SumRoster(frozenset(invitation.members), invitation.needed),
                 certain=invitation.graph.is_complete,
                 data=data,
-                asked=Asked(invitation.coordinator, invitation.model, approver),
+                asked=Asked(
+                    invitation.coordinator,
+                    invitation.model,
+                    approved.approver,
+                    standing=approved.standing,
+                ),
             )
             _require_latest(self._site, invitation.session, Stage.ADVERTISE, 0)
             if invitation.follows is not None:
@@ -561,14 +572,14 @@ class Participant:
         self._site.ledger.record_sent(session, Departure.of(STEPS[stage], reply))
         return reply
 
-    def _approver(self, site: Site, invitation: Invitation) -> bytes | None:
+    def _approved(self, site: Site, invitation: Invitation) -> Approved:
         if not site.approvers:
-            return None
+            return Approved(None)
         if self._delivery is not None:
             refuse_unread(site)
         # Of two rounds the first is approved of.
         evaluation = invitation.follows or invitation.session
-        return require_approval(site, evaluation, invitation.plan)
+        return approval_of(site, invitation.plan, invited(invitation, evaluation))
 
     def _read(self, plan: EvaluationPlan) -> tuple[Fingerprint | None, RowSummary | None]:
         """The rows of an exact sum, where no model is needed to have them.

@@ -14,6 +14,7 @@ from fedgauge.engines.participant import (
     Participant,
     check_ledger,
     fingerprint_rows,
+    invited,
     judge_invitation,
     judge_origin,
     naming,
@@ -27,8 +28,9 @@ from fedgauge.secagg import Invitation
 from fedgauge.site import Cost, Site
 from fedgauge.site.ledger import Status
 from fedgauge.site.ledger_entries import Kind
-from fedgauge.site.site import approval_path, judge_promise, require_approval
+from fedgauge.site.site import approval_path, judge_promise
 from fedgauge.site.site import approve as sign
+from fedgauge.site.standing import approval_of, approve_restart, fitting_approvals
 
 NAMED_BY: Final = 32  # digits: with fewer, who makes invitations finds two that begin alike
 _ENTRIES: Final[dict[Status, Kind]] = {
@@ -91,9 +93,11 @@ def review(site: Site, invitation: Invitation) -> Review:
     session = invitation.session
     if invitation.follows is not None and not approval_path(site, session).exists():
         session = invitation.follows  # what was approved of then stands for both rounds
-    if plan is not None and approval_path(site, session).exists():
+    ahead = plan is not None and fitting_approvals(site, plan, invited(invitation, session))
+    if plan is not None and (ahead or approval_path(site, session).exists()):
         try:
-            approver = site.approvers[require_approval(site, session, plan)]
+            approved = approval_of(site, plan, invited(invitation, session))
+            approver = None if approved.approver is None else site.approvers[approved.approver]
         except FedgaugeError as error:
             unapproved = str(error)
     return Review(
@@ -149,7 +153,9 @@ def approve(site: Site, invitation: Invitation, key: SigningKey, *, evaluation: 
             "the folder holds another evaluation than the one that was reviewed. Review it again."
         )
     check_ledger(site, invitation)
-    return sign(site, invitation.session, plan, key)
+    path = sign(site, invitation.session, plan, key)
+    approve_restart(site, plan, invited(invitation), key)
+    return path
 
 
 def _joined(site: Site, invitation: Invitation) -> JoinedSession | None:

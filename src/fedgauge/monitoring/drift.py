@@ -43,6 +43,7 @@ POWER: Final = 0.9  # with which a change is found that is said to be large enou
 _SKEWED: Final = 0.5  # as of four rows: of fewer the next variance cannot be told from the last
 _NO_DEVIATION: Final = 1e-12
 _NEAR: Final = 0.1  # deviates below which no tail matters
+_CLEAR: Final = 4.0  # twice the logarithm of how much likelier
 _HALVINGS: Final = 30  # of what is searched for: more digits than anybody reads
 
 
@@ -215,6 +216,36 @@ def jump_limit(rate: float, look: int) -> float:
     [2.24, 3.45, 4.28]
     """
     return -NormalDist().inv_cdf(rate / (look * (look - 1)) / 2.0)
+
+
+def step_of(z: Floats) -> int | None:
+    """Where a series moved at once; 0 where it moved little by little, None if that is not clear.
+
+    All looks since a step are far from the mean of those before it, less and less as that takes
+    them in, so the test for drift sees a single step, too. It is clear where one course is e^2
+    times as likely as the other. `z` are as for :func:`judge`.
+
+    >>> looks = np.arange(12.0)
+    >>> before = (np.cumsum(looks) - looks) / np.maximum(looks, 1.0)
+    >>> step_of(looks - before), step_of(np.where(looks >= 5, 25.0 / np.maximum(looks, 1.0), 0.0))
+    (0, 5)
+    """
+    looks, there = np.arange(len(z)), np.isfinite(z)
+
+    def explained(levels: Floats) -> float:
+        before = (np.cumsum(levels) - levels) / np.maximum(looks, 1)
+        # Two means differ: that of one look, and that of all before it.
+        expected = np.where(there, (levels - before) * np.sqrt(looks / (looks + 1.0)), 0.0)
+        squares = float(expected @ expected)
+        return float(expected @ np.nan_to_num(z)) ** 2 / squares if squares else 0.0
+
+    steps = [explained((looks >= look).astype(float)) for look in looks[1:]]
+    # Two looks on a slope are no more than a step and what follows it.
+    slopes = [explained(np.maximum(looks - look, 0.0)) for look in looks[:-WINDOW]]
+    clearer = max(steps, default=0.0) - max(slopes, default=0.0)
+    if abs(clearer) < _CLEAR:
+        return None
+    return 1 + int(np.argmax(steps)) if clearer > 0 else 0
 
 
 def least_change(found: Moved, rate: float) -> Floats:
@@ -423,6 +454,11 @@ class Run(NamedTuple):
             test: np.asarray((told >= 1.0).any(axis=1))
             for test, told in self.judged._asdict().items()
         }
+
+    def step(self, look: int) -> int | None:
+        """How the drift at a look came, as :func:`step_of` says it."""
+        column = int(np.argmax(self.judged.drift[look]))
+        return step_of(self.moved.z[: look + 1, column])
 
     def nearest(self, look: int) -> int:
         """Which of what may move is nearest to an alarm at a look."""

@@ -39,6 +39,7 @@ from fedgauge.storage import MALFORMED, MOST_RESULT, read_bounded, write_whole
 
 _START: Final = f'{{"format":"{FORMAT}"'.encode()
 _DATE: Final = re.compile(r"(?<!\d)(\d{4})-?(\d{2})-?(\d{2})(?!\d)")
+_RESULT: Final = "result.json"  # as an evaluation by files calls it
 _WEEK: Final = re.compile(r"(?<!\d)(\d{4})-?[Ww](\d{2})(?!\d)")
 
 
@@ -55,44 +56,57 @@ class _DatedHeader(msgspec.Struct):
     format: str
 
 
-def dated_files(folder: Path) -> Dated:
-    """The results in a folder, oldest first."""
-    if not folder.is_dir():
-        what = "it is a file" if folder.exists() else "there is no such folder"
-        raise InputError(
-            f"cannot read {folder}: {what}. Name the folder in which the results of all looks are "
-            "saved."
-        )
-    found, skipped = [], {}
-    for path in sorted(folder.iterdir()):
-        reason = _why_skipped(path)
-        if reason is None:
-            found.append(path)
-        else:
-            skipped[in_one_line(path.name)] = reason
+def dated_files(*places: Path) -> Dated:
+    """The results in files and folders, oldest first.
+
+    An evaluation by files leaves its ``result.json`` in a folder of its own, whose name says when
+    it was: these folders stand for it.
+    """
+    found: dict[Path, None] = {}
+    skipped = {}
+    for place in places:
+        if not place.exists():
+            raise InputError(
+                f"cannot read {place}: there is no such file or folder. Name the saved results of "
+                "all looks, or the folder that they are in."
+            )
+        for path in sorted(place.iterdir()) if place.is_dir() else [place]:
+            path = path / _RESULT if (path / _RESULT).is_file() else path
+            reason = _why_skipped(path)
+            if reason is None:
+                found[path] = None
+            elif path == place:
+                raise InputError(f"{place} is no result of a look: {reason}. Leave it out.")
+            else:
+                skipped[in_one_line(path.name)] = reason
     if not found:
         raise InputError(
-            f"{folder} holds no result. Save one of each look there: `fedgauge evaluate --json "
-            "FOLDER/2026-11-16.json`."
+            f"{', '.join(map(str, places)) or 'nothing'} holds no result. Save one of each look there: "
+            "`fedgauge evaluate --json FOLDER/2026-11-16.json`."
         )
-    days = _days(found)
+    days = _days([*found])
     files: dict[str, Path] = {}
     for path in sorted(found, key=lambda each: (days[each], _natural(each))):
-        name = in_one_line(path.stem)
+        name = in_one_line(_named(path))
         if name in files:
-            raise InputError(f"{files[name].name} and {path.name} have one name. Rename one.")
+            raise InputError(f"{files[name]} and {path} have one name. Rename one.")
         files[name] = path
     _require_one_a_day(files, days)
     told = {name: days[path] or None for name, path in files.items()}
     return Dated(files, told, _in_words(days), skipped)
 
 
+def _named(path: Path) -> str:
+    """What names the look of a file."""
+    return path.absolute().parent.name if path.name == _RESULT else path.stem
+
+
 def _require_one_a_day(files: Mapping[str, Path], days: Mapping[Path, str]) -> None:
     """Refuse two results of one date: two sites or models would be taken for one series."""
-    for one, other in pairwise(files.values()):
+    for (named, one), (also, other) in pairwise(files.items()):
         if days[one] and days[one] == days[other]:
             raise InputError(
-                f"{one.name} and {other.name} have one date in their names. A folder holds one "
+                f"{named} and {also} have one date in their names. A folder holds one "
                 "result of each look: keep those of other sites or models in another one."
             )
 
@@ -116,10 +130,10 @@ def _why_skipped(path: Path) -> str | None:
 
 def _days(paths: list[Path]) -> dict[Path, str]:
     """When each look was, as text that sorts; empty where that is not known."""
-    days = {path: _day(path.stem) for path in paths}
+    days = {path: _day(_named(path)) for path in paths}
     if all(days.values()) or not any(days.values()):
         return days
-    undated = [path.name for path, day in days.items() if not day]
+    undated = [_named(path) for path, day in days.items() if not day]
     raise InputError(
         f"{undated[0]} has no date in its name, and other files have one. Name all of them in one "
         "way, such as 2026-11-16.json."
@@ -139,7 +153,7 @@ def _day(name: str) -> str:
 
 def _natural(path: Path) -> list[tuple[int, int, str]]:
     """A name such that week-10 sorts after week-9."""
-    parts = re.split(r"(\d+)", path.stem)
+    parts = re.split(r"(\d+)", _named(path))
     return [(1, int(part), "") if part.isdigit() else (0, 0, part) for part in parts]
 
 
@@ -289,7 +303,11 @@ class Trend:
                 tests = tuple(test for test, told in run.alarms.items() if told[place])
                 if tests:
                     by = float(run.moved.by[place, run.nearest(place)])
-                    found.append(Alarm(look, watched.name, watched.at, tests, by))
+                    step = run.step(place) if "drift" in tests else None
+                    course = None
+                    if step is not None:
+                        course = f"at once at {self._told[step]}" if step else "little by little"
+                    found.append(Alarm(look, watched.name, watched.at, tests, by, course))
         return tuple(found)
 
     @property
@@ -396,25 +414,24 @@ class Trend:
 
 
 def read_trend(
-    folder: str | Path,
-    *,
+    *places: str | Path,
     at: Sequence[float] = (),
     rate: float = RATE,
     model: str | None = None,
     group: str | None = None,
     label: str | None = None,
 ) -> Trend:
-    """The trend of all results that are saved in a folder.
+    """The trend of all results that are saved in files or folders.
 
     Results do not say when a look was. The dates in the names of the files do (``2026-11-16``,
     ``20261116`` or ``2026-W47``) if all have one, else the order of the names, in which ``week-10``
-    is after ``week-9``.
+    is after ``week-9``. A file ``result.json`` has the name of its folder.
 
     Parameters
     ----------
-    folder
-        Where results are saved as JSON, one file for each look. Other files are skipped, and
-        :attr:`Trend.skipped` says why.
+    places
+        Results saved as JSON, one file for each look, or folders with such files or with folders
+        of evaluations. Other files in folders are skipped, and :attr:`Trend.skipped` says why.
     at, rate
         As for :class:`Trend`.
     model, group, label
@@ -430,7 +447,7 @@ def read_trend(
     >>> trend.looks, trend.order
     (('2026-W01', '2026-W02'), 'by the dates in the names of the files')
     """
-    files, when, order, skipped = dated_files(Path(folder))
+    files, when, order, skipped = dated_files(*map(Path, places))
     chosen = {}
     for name, path in files.items():
         result = Evaluation.from_json(path)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _TESTS: Final = {
     "jump": "this look is far from those before it",
     "shift": "the last three looks together are far from those before them",
-    "drift": "looks have moved one way, little by little",
+    "drift": "looks so far add up to a move one way",
 }
 
 
@@ -43,6 +43,8 @@ class Alarm(NamedTuple):
         Which tests say so: ``jump``, ``shift``, ``drift``.
     by
         How far the look is from the mean of those before it.
+    course
+        How a drift came, where that is clear: ``little by little``, or ``at once at`` a look.
 
     Examples
     --------
@@ -55,11 +57,13 @@ class Alarm(NamedTuple):
     threshold: float | None
     tests: tuple[str, ...]
     by: float
+    course: str | None = None
 
     @property
     def why(self) -> str:
         """What the tests say, in words."""
-        return "; ".join(_TESTS[test] for test in self.tests)
+        told = "; ".join(_TESTS[test] for test in self.tests)
+        return told if self.course is None else f"{told}, {self.course}"
 
     def __str__(self) -> str:
         what = title(self.metric, self.threshold)

@@ -697,7 +697,12 @@ class Evaluation(Metrics):
         """Load a saved result."""
         data = read_whole(path)
         with located(str(path)):
-            record = Record.from_json(data)
+            return cls.from_bytes(data)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Evaluation":
+        """The same of a saved result's bytes."""
+        record = Record.from_json(data)
         result = cls(
             record.plan,
             record.privacy,

@@ -1,5 +1,6 @@
 """A client's own trust anchor: its key, whom it trusts, its limits and its privacy ledger."""
 
+from fedgauge.site.consortium import Card, Consortium
 from fedgauge.site.ledger import Ledger
 from fedgauge.site.ledger_entries import Account, Balance, Cost, Entry
 from fedgauge.site.policy import Policy
@@ -7,8 +8,11 @@ from fedgauge.site.setup import (
     add_approver,
     add_trust,
     add_witness,
+    card_of,
     create_site,
     name_dataset,
+    offer,
+    rekey,
     replace_trust,
 )
 from fedgauge.site.site import Site
@@ -16,6 +20,8 @@ from fedgauge.site.site import Site
 __all__ = [
     "Account",
     "Balance",
+    "Card",
+    "Consortium",
     "Cost",
     "Entry",
     "Ledger",
@@ -24,7 +30,10 @@ __all__ = [
     "add_approver",
     "add_trust",
     "add_witness",
+    "card_of",
     "create_site",
     "name_dataset",
+    "offer",
+    "rekey",
     "replace_trust",
 ]

@@ -32,6 +32,7 @@ from fedgauge.site.ledger_entries import (
     Departure,
     Entry,
     Kind,
+    StandingUse,
     Step,
     SumRoster,
     Turn,
@@ -199,6 +200,16 @@ class Books(NamedTuple):
             if spend.exact and spend.data and spend.account.dataset != dataset
             if spend.status != "released"
         ]
+
+    def uses(self, approval: str) -> int:
+        """How many evaluations were joined under a standing approval; not those given back."""
+        return sum(
+            spend.asked.standing is not None
+            and spend.asked.standing.approval == approval
+            and spend.first is None
+            and spend.status != "released"
+            for spend in self.spends.values()
+        )
 
     def kinds_of_release(self, dataset: str) -> set[bool]:
         """Whether exact sums, and whether noisy ones, left a dataset or are under way."""
@@ -450,6 +461,8 @@ class Ledger:
             if turn is not None and turn.first is not None:
                 check_second(books, account, cost, asked, exact, turn)
             else:
+                if asked.standing is not None:
+                    _check_uses(books, asked.standing)
                 if not mix_exact:
                     check_mix(books, account, cost)
                 _check_room(books, account, cost, exact, rules, flips, default_limit)
@@ -498,6 +511,11 @@ class Ledger:
         """How many exact sums a dataset has had, those under way or to come included."""
         with self._open() as (_, books):
             return count_sums(books.exact_sums(dataset))
+
+    def uses(self, approval: str) -> int:
+        """How many evaluations were joined under a standing approval; not those given back."""
+        with self._open() as (_, books):
+            return books.uses(approval)
 
     def sessions(self) -> dict[bytes, Spend]:
         """All sessions and what became of each, oldest first."""
@@ -736,6 +754,16 @@ def _check_room(
         raise LedgerError("an exact sum is reserved with its roster and the site's rules.")
     else:
         check_join(books.exact_sums(account.dataset), exact, rules)
+
+
+def _check_uses(books: Books, standing: StandingUse) -> None:
+    """Refuse to use a standing approval once too often."""
+    used = books.uses(standing.approval)
+    if used >= standing.most:
+        raise PlanRefused(
+            f"the standing approval {standing.approval[:_LEAST_DIGITS]} was used {used:,} times, "
+            f"and it is for {standing.most:,}. Ask the approver for another."
+        )
 
 
 def _due(books: Books, account: Account, cost: Cost, flips: str) -> Cost:

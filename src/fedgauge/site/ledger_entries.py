@@ -12,6 +12,7 @@ import msgspec
 from fedgauge.data.fingerprint import Fingerprint
 from fedgauge.errors import LedgerError, SiteError
 from fedgauge.keys import key_from_text, key_to_text
+from fedgauge.plan import plan as plans
 from fedgauge.storage import MALFORMED
 
 Kind = Literal["reserve", "commit", "reply", "sent", "release", "data", "survivors", "limit"]
@@ -138,6 +139,13 @@ class SumRoster(NamedTuple):
     needed: int
 
 
+class StandingUse(NamedTuple):
+    """That a session is a use of a standing approval, and how many uses that has."""
+
+    approval: str  # its id
+    most: int
+
+
 class Asked(NamedTuple):
     """Who asked for a session, for which model, and who at the site approved of it."""
 
@@ -145,6 +153,7 @@ class Asked(NamedTuple):
     model: bytes = b""  # digest; empty where no model travels
     approver: bytes | None = None  # public key; None where the site file wants no approvals
     dated: str | None = None  # digest of a plan that expires; exact sums compare the one without
+    standing: StandingUse | None = None  # where it was approved ahead, with others
 
 
 NOBODY: Final = Asked()
@@ -222,6 +231,7 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     model: str = ""
     approver: str | None = None
     dated: str | None = None
+    standing: StandingUse | None = None
     left: tuple[Step, int, str] | None = None
     flips: str | None = None
     turn: tuple[str, str, int] | None = None
@@ -231,7 +241,7 @@ def encode(entry: Entry) -> str:
     """The line of a new entry, dated now."""
     cost, roster, asked, turn = entry.cost, entry.roster, entry.asked, entry.turn
     line = _Line(
-        time=datetime.now(UTC).isoformat(timespec="seconds"),
+        time=plans.now().isoformat(timespec="seconds"),
         kind=entry.kind,
         session=None if entry.session is None else entry.session.hex(),
         account=entry.account,
@@ -247,6 +257,7 @@ def encode(entry: Entry) -> str:
         model=asked.model.hex(),
         approver=None if asked.approver is None else key_to_text(asked.approver),
         dated=asked.dated,
+        standing=asked.standing,
         left=entry.left,
         flips=entry.flips,
         turn=None if turn is None else ((turn.first or b"").hex(), turn.bins, turn.clients),
@@ -287,6 +298,7 @@ def decode(number: int, text: str) -> Entry:
                 bytes.fromhex(line.model),
                 None if line.approver is None else key_from_text(line.approver),
                 line.dated,
+                line.standing,
             ),
             left=None if line.left is None else Departure(*line.left),
             flips=line.flips,

@@ -132,6 +132,18 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return f"exact sums: {count}{most}{'' if self.mix_exact else '; noise refused'}"
 
 
+class AgentRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How `fedgauge site run` answers what the rest of the site file allows."""
+
+    # "policy": whatever is allowed; "ask": an operator joins each evaluation, the rest runs.
+    answer: Literal["policy", "ask"] = "policy"
+    daily: int = 10  # most evaluations of one coordinator that are joined within a day
+
+    def __post_init__(self) -> None:
+        if self.daily < 0:
+            raise SiteError(f"daily must be 0 or more, got {self.daily}.")
+
+
 class Party(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A peer, a coordinator or an approver that the site trusts, by its public key."""
 
@@ -152,6 +164,21 @@ class Party(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return key_from_text(self.key)
 
 
+class Accepted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which version of a consortium's file a site accepted, and whom it trusts because of it."""
+
+    name: str
+    version: int
+    digest: str
+    coordinator: str
+    key: str  # of the coordinator, which signed that version
+    sites: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.version < 1:
+            raise SiteError(f"the version of a consortium must be 1 or more, got {self.version}.")
+
+
 class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A site file as written."""
 
@@ -162,10 +189,12 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ledger: str
     witness: str | None = None
     policy: Policy = msgspec.field(default_factory=Policy)
+    agent: AgentRules = msgspec.field(default_factory=AgentRules)
     data: NamedRows | None = None
     coordinators: tuple[Party, ...] = ()
     peers: tuple[Party, ...] = ()
     approvers: tuple[Party, ...] = ()
+    consortium: Accepted | None = None
 
     def __post_init__(self) -> None:
         check_name("name", self.name)
@@ -183,6 +212,14 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise SiteError("name the path of a file, or a query: one of both.")
         if not data.label:
             raise SiteError("label must name the column of the label.")
+        written = (data.separator, data.decimal, data.encoding, data.positive, data.periods)
+        if data.query and written != (None, ".", "utf-8", None, None):
+            raise SiteError(
+                "separator, decimal, encoding, positive and periods are for files. Let the query "
+                "spell labels as plans do."
+            )
+        if data.negative is not None and data.positive is None:
+            raise SiteError("negative is named without positive. Name both, or positive alone.")
         if data.positive_rate is not None and not 0 < data.positive_rate < 1:
             raise SiteError(f"positive_rate must be between 0 and 1, got {data.positive_rate!r}.")
         period = data.pattern.period
@@ -225,6 +262,11 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 "version."
             )
         return file
+
+
+def read_consortium(path: Path) -> Accepted | None:
+    """The consortium that a site accepted, by its file."""
+    return SiteFile.from_text(read_site_file(path)).consortium
 
 
 def read_site_file(path: Path) -> str:

@@ -9,7 +9,15 @@ from typing import Final, Literal, Self, TypeVar
 import msgspec
 
 from fedgauge.data.examples import Data, RowSource
-from fedgauge.data.files import LabelColumns, ScoreColumns, ScoreFile, column_names, list_columns
+from fedgauge.data.files import (
+    Dialect,
+    LabelColumns,
+    Respelled,
+    ScoreColumns,
+    ScoreFile,
+    column_names,
+    list_columns,
+)
 from fedgauge.data.queries import ScoreQuery, connect_by_environment
 from fedgauge.data.row_checks import RowSummary
 from fedgauge.errors import InputError
@@ -17,6 +25,9 @@ from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.task import AnyTask, MeasuredTask, listed, measured_by
 from fedgauge.site.periods import FilePattern
 
+PERIODS: Final = (
+    "The site file states that nobody has rows in two periods, so each has a budget of its own."
+)
 _MOST_SHOWN: Final = 5  # names in an option, as an example
 _THE_QUERY: Final = "the query in [data]"  # in the place of a path
 _REPEATED: Final = ("--model-score", "--group")
@@ -28,7 +39,8 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     Names are those of the plan: `classes` has the column of scores of each class or label, `models`
     the columns of each model, in the order of the plan's classes, and `groups` the column of a
     grouping, unless that has the grouping's name. With several labels a row `label` has the column
-    of each.
+    of each. `positive` is the positive label as the file spells it, where the plan spells it
+    otherwise; without `negative` all others are negative.
 
     A site file may name a `query` instead of a path, for the database that the environment variable
     FEDGAUGE_DATABASE names; `inside` as for :class:`fedgauge.ScoreQuery`. No plan changes its text.
@@ -47,6 +59,9 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     classes: dict[str, str] = {}
     models: dict[str, tuple[str, ...]] = {}
     groups: dict[str, str] = {}
+    encoding: str = "utf-8"
+    positive: str | None = None
+    negative: str | None = None
     periods: Literal["disjoint"] | None = None
     query: str = ""
     inside: bool = False
@@ -75,6 +90,8 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
             classes=self.classes if several and not layout.models else {},
             models={name: self.models[name] for name in layout.models if name in self.models},
             groups={name: self.groups[name] for name, _ in layout.groups if name in self.groups},
+            positive=None if several else self.positive,
+            negative=None if several else self.negative,
             positive_rate=None,
             subject=self.subject if cap is not None and cap.unit == "subject" else None,
         )
@@ -100,7 +117,16 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
             subject=self.subject,
             separator=self.separator,
             decimal=self.decimal,
+            encoding=self.encoding,
+            respelled=self._respelled(measured_by(plan.task)),
         )
+
+    def _respelled(self, task: MeasuredTask) -> Respelled | None:
+        if self.positive is None:
+            return None
+        if task.layout.classes or task.layout.labels > 1:
+            raise InputError("positive is for plans of two classes. Leave it out.")
+        return Respelled(self.positive, self.negative, task.positive)
 
     def by_task(self, task: AnyTask) -> tuple[LabelColumns, ScoreColumns, dict[str, str]]:
         """The columns of labels, scores and groups, in the order of a task."""
@@ -136,7 +162,9 @@ class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         unnamed = [name for name in groups if name not in self.groups]
         if self.query or not unnamed:  # a query is checked with all of its columns
             return
-        present = column_names(Path(self.path), separator=self.separator, decimal=self.decimal)
+        present = column_names(
+            Path(self.path), Dialect(self.separator, self.decimal, self.encoding)
+        )
         missing = [name for name in unnamed if name not in present]
         if missing:
             raise InputError(

@@ -1,20 +1,24 @@
-"""Making a site, and changing its file."""
+"""Making a site, and changing its file or its key."""
 
 import re
 import stat
+from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
 
 from fedgauge import storage
-from fedgauge.errors import LedgerError, SiteError
+from fedgauge.errors import LedgerError, SiteError, located
 from fedgauge.keys import SigningKey, key_to_text
+from fedgauge.site.consortium import Card, Consortium
 from fedgauge.site.ledger import Ledger
 from fedgauge.site.policy import (
     EXACT,
     FORMAT,
+    Accepted,
     Party,
     Policy,
     SiteFile,
@@ -22,6 +26,7 @@ from fedgauge.site.policy import (
     read_site_file,
     require_own_folder,
 )
+from fedgauge.site.rows import NamedRows
 from fedgauge.site.site import Site
 
 _SITE_FILE: Final = "site.toml"
@@ -31,6 +36,7 @@ _LEDGER: Final = "ledger.sqlite"
 _LEDGER_LINE: Final = re.compile(r"^ledger\s*=.*$", re.MULTILINE)
 _DATASET: Final = re.compile(r"^dataset\s*=\s*(\"[^\"\n]*\"|'[^'\n]*')", re.MULTILINE)
 Role = Literal["peer", "coordinator", "approver"]
+_CONSORTIUM: Final = "\n[consortium]  # written by `fedgauge consortium accept`\n"
 _TABLES: Final = {"peer": "peers", "coordinator": "coordinators", "approver": "approvers"}
 
 _TEMPLATE: Final = """\
@@ -75,27 +81,52 @@ exact_groups = {exact_groups}  # never one patient; numbers as "ward=7"
 exact_of_models = {exact_of_models}  # true: also of models that a coordinator sends (Flower)
 min_new_rows = {min_new_rows}  # by which a dataset must differ from one that had exact sums
 
+[agent]
+answer = {answer}  # of `fedgauge site run`; "ask": an operator joins each evaluation, the rest runs
+daily = {daily}  # most evaluations of one coordinator that it joins within a day
+
+{data}
 # [[coordinators]] may start an evaluation; [[peers]] are the other sites. Each has a name and
-# a key. Compare keys over the phone, or in person: this site trusts whoever holds one. With
-# [[approvers]], it joins only what one of them signed (fedgauge exchange review).
+# a key. This site trusts whoever holds one: `fedgauge consortium accept` adds them once words were
+# compared by phone, `fedgauge site trust` adds one key. With [[approvers]], it joins only what one
+# of them signed (fedgauge exchange review).
+"""
+
+_DATA: Final = """\
+# [data]  # this site's rows, for commands and Flower nodes that name no file
+# path = "scores/{year}-W{week}.csv"  # relative to this file; here that of the last whole week
+# label = "y"
+# score = "p"  # also subject, groups = {sex = "gender"}, models = {new = ["p2"]}, classes
+# separator = ";"  # also decimal = ",", encoding = "cp1252"
+# positive = "ill"  # if the file spells the plan's positive label otherwise; also negative
+# positive_rate = 0.3  # the share of positives to expect
+# periods = "disjoint"  # I state that nobody has rows in two periods: each gets its own budget
 """
 
 
 def create_site(
-    folder: str | Path, *, name: str, dataset: str, policy: Policy | None = None
+    folder: str | Path,
+    *,
+    name: str,
+    dataset: str,
+    policy: Policy | None = None,
+    data: NamedRows | None = None,
 ) -> Site:
-    """Make a site file, a ledger and a key in a folder, which is made when missing.
+    """Make a site file, a ledger, a key and its card in a folder, which is made when missing.
 
     Parameters
     ----------
     folder
-        Where ``site.toml``, ``site.key`` and the ledger with its head go. None of them may exist.
+        Where ``site.toml``, ``site.key``, the ledger with its head and ``NAME.card`` go. None of
+        them may exist.
     name
         The site's name: letters, digits, dots, dashes, underscores.
     dataset
         Name of the data it evaluates on.
     policy
         What it allows.
+    data
+        Its rows, for commands that name no file.
 
     Examples
     --------
@@ -106,20 +137,35 @@ def create_site(
     """
     folder = Path(folder).absolute()
     policy = policy or Policy()
-    text = _written(SiteFile(FORMAT, name, dataset, _KEY, _LEDGER, policy=policy))
+    text = _written(SiteFile(FORMAT, name, dataset, _KEY, _LEDGER, policy=policy, data=data))
     try:
         _make_folder(folder)
-        for file in (_SITE_FILE, _KEY, _LEDGER, _HEAD):
+        for file in (_SITE_FILE, _KEY, _LEDGER, _HEAD, _card_path(folder, name).name):
             if (folder / file).exists():
                 raise SiteError(f"{folder / file} exists. Make a new site in another folder.")
         # The key comes last: a site file without one is of no use and holds no secret. The ledger
         # comes first: a site that can be used has had one, and without one has lost it.
         Ledger.create(folder / _LEDGER, head=folder / _HEAD)
         storage.write_new(folder / _SITE_FILE, text.encode())
-        SigningKey.generate().save(folder / _KEY)
+        key = SigningKey.generate()
+        storage.write_new(_card_path(folder, name), Card.sign(name, key).to_bytes())
+        key.save(folder / _KEY)
     except OSError as error:
         raise SiteError(f"cannot make a site in {folder}: {error.strerror}.") from None
     return Site.from_toml(folder / _SITE_FILE)
+
+
+def card_of(site: Site) -> Card:
+    """A site's own card, made anew where the file is not there or not of its key."""
+    with suppress(SiteError):
+        card = Card.read(_card_path(site.folder, site.name))
+        if card.party == Party(site.name, key_to_text(site.key.public)):
+            return card
+    return Card.sign(site.name, site.key)
+
+
+def _card_path(folder: Path, name: str) -> Path:
+    return folder / f"{name}.card"
 
 
 def _make_folder(folder: Path) -> None:
@@ -205,8 +251,7 @@ def replace_trust(path: str | Path, kind: Role, name: str, key_text: str) -> tup
         raise SiteError(f"{name} has that key already. Nothing was changed.")
     text = _with_key(before, table, old, new.key)
     kept = tuple(new if party == old else party for party in getattr(file, table))
-    if SiteFile.from_text(text) != msgspec.structs.replace(file, **{table: kept}):
-        raise SiteError(f"the key of {name} in {path} is written unusually. Edit it by hand.")
+    _check_says(text, msgspec.structs.replace(file, **{table: kept}))
     return _rewritten(path, text), old.key
 
 
@@ -257,6 +302,244 @@ def _with_party(path: Path, kind: str, party: Party) -> str:
     return before + ("" if before.endswith("\n") else "\n") + _block(_TABLES[kind], party)
 
 
+@dataclass(frozen=True)
+class Offer:
+    """What a site would change if it accepted a consortium's file.
+
+    Attributes
+    ----------
+    path
+        The site file.
+    changes
+        Whom it would trust, trust no more, or trust with another key, a line each.
+    by_hand
+        Whom it trusts besides, since somebody typed their keys.
+    is_new
+        Whether the site file would change at all.
+    """
+
+    path: Path
+    changes: tuple[str, ...]
+    by_hand: tuple[str, ...]
+    is_new: bool
+    before: str = field(repr=False)
+    after: str = field(repr=False)
+
+    def accept(self) -> Site:
+        """Write it into the site file, all at once; SiteError if that was changed meanwhile."""
+        if read_site_file(self.path) != self.before:
+            raise SiteError(f"{self.path} was changed meanwhile. Run the command again.")
+        return _rewritten(self.path, self.after)
+
+
+def offer(path: str | Path, consortium: Consortium, *, replace: bool = False) -> Offer:
+    """What accepting a consortium's file would change, once its words were compared.
+
+    SiteError if it is of another consortium or signed by another key than the one accepted, unless
+    `replace`; or if it is older, or does not follow from that one, or this site is not in it.
+    """
+    path = Path(path).absolute()
+    before = read_site_file(path)
+    site, file = Site.from_text(before, path), SiteFile.from_text(before)
+    mine = key_to_text(site.key.public)
+    _check_is_in(site, consortium)
+    if file.consortium is not None and not replace:
+        _check_follows(file.consortium, consortium, mine)
+    wanted = {
+        "coordinators": (consortium.coordinator,),
+        "peers": tuple(card for card in consortium.sites if card.key != mine),
+    }
+    accepted = Accepted(
+        name=consortium.name,
+        version=consortium.version,
+        digest=consortium.digest,
+        coordinator=consortium.coordinator.name,
+        key=consortium.coordinator.key,
+        sites=tuple(card.name for card in wanted["peers"]),
+    )
+    old = {table: _replaced(file, table, cards) for table, cards in wanted.items()}
+    kept = {
+        table: tuple(party for party in getattr(file, table) if party not in old[table])
+        for table in wanted
+    }
+    new = {table: tuple(card.party for card in cards) for table, cards in wanted.items()}
+    after = msgspec.structs.replace(
+        file, consortium=accepted, **{table: kept[table] + new[table] for table in wanted}
+    )
+    text = _without(before, old, consortium=True) + _CONSORTIUM
+    fields = msgspec.structs.asdict(accepted).items()
+    text += "".join(f"{name} = {_toml(value)}\n" for name, value in fields)
+    text += "".join(_block(table, party) for table in wanted for party in new[table])
+    _check_says(text, after)
+    Site.from_text(text, path)
+    return Offer(
+        path,
+        changes=tuple(
+            change
+            for table, role in (("coordinators", "coordinator"), ("peers", "site"))
+            for change in _changes(role, old[table], wanted[table])
+        ),
+        by_hand=tuple(party.name for table in wanted for party in kept[table]),
+        is_new=after != file,
+        before=before,
+        after=text,
+    )
+
+
+def _check_is_in(site: Site, consortium: Consortium) -> None:
+    """Refuse a file in which this site is not, or under another key or name."""
+    mine = key_to_text(site.key.public)
+    if consortium.coordinator.key == mine:
+        return
+    card = _card_path(site.folder, site.name)
+    named = {each.key: each.name for each in consortium.sites}
+    if named.get(mine) == site.name:
+        return
+    if mine in named:
+        raise SiteError(
+            f"the consortium calls this site {named[mine]}, and {site.path} says {site.name}. Send "
+            f"the coordinator {card}."
+        )
+    if site.name in named.values():
+        raise SiteError(
+            f"the consortium has another key for {site.name} than this site's own: from an old "
+            f"card, or from one that somebody made up. Send the coordinator {card}, and tell the "
+            "other sites not to accept this version."
+        )
+    raise SiteError(
+        f"{site.name} is not in the consortium. If it should be, send the coordinator {card}."
+    )
+
+
+def _check_follows(accepted: Accepted, consortium: Consortium, mine: str) -> None:
+    """Refuse a file that is no later version of the one that was accepted."""
+    had = f"version {accepted.version} of {accepted.name!r} by {accepted.coordinator}"
+    coordinator = consortium.coordinator
+    if consortium.name != accepted.name:
+        raise SiteError(
+            f"this site accepted {had}, and this file is of {consortium.name!r}. Make another site "
+            "for another consortium, or add --replace to leave the first."
+        )
+    if accepted.key not in (coordinator.key, coordinator.old_key) and coordinator.key != mine:
+        raise SiteError(
+            f"this site accepted {had}, and this file is signed by another key, which that "
+            f"coordinator's key did not sign. Ask {accepted.coordinator} by phone whether it lost "
+            "its key. If so, add --replace."
+        )
+    if consortium.version < accepted.version:
+        raise SiteError(
+            f"this site accepted {had}, and this file is the older version {consortium.version}. "
+            "Ask the coordinator for the latest."
+        )
+    if (*consortium.earlier, consortium.digest)[accepted.version - 1] != accepted.digest:
+        raise SiteError(
+            f"this site accepted {had}, and this file is of another version {accepted.version} or "
+            "follows from one, so the coordinator signed two. Compare words with the other sites. "
+            "If the first was a mistake, add --replace."
+        )
+
+
+def _replaced(file: SiteFile, table: str, cards: tuple[Card, ...]) -> tuple[Party, ...]:
+    """Whom the site trusts because of an earlier version, or by hand and is in this one."""
+    names, keys = {card.name for card in cards}, {card.key for card in cards}
+    if file.consortium is not None:
+        names |= {file.consortium.coordinator} if table != "peers" else {*file.consortium.sites}
+    return tuple(
+        party for party in getattr(file, table) if party.name in names or party.key in keys
+    )
+
+
+def _changes(role: str, old: tuple[Party, ...], cards: tuple[Card, ...]) -> Iterator[str]:
+    had = {party.name: party.key for party in old}
+    for card in cards:
+        before = had.pop(card.name, None)
+        if before is None:
+            yield f"+ {role} {card.name}: {card.key}"
+        elif before != card.key:
+            signed = "signed by its old key"
+            if card.old_key != before:
+                signed = f"NOT signed by its old key: ask {card.name} by phone"
+            yield f"! {role} {card.name} has another key: {card.key}, {signed}"
+    yield from (f"- {role} {name}" for name in had)
+
+
+def _without(text: str, parties: dict[str, tuple[Party, ...]], *, consortium: bool = False) -> str:
+    """A site file without these parties, or without its consortium; comments stay."""
+    gone = {table: list(map(msgspec.structs.asdict, those)) for table, those in parties.items()}
+    kept = []
+    for block in re.split(r"(?m)^(?=[ \t]*\[)", text):
+        content: dict[str, Any] = {}
+        with suppress(msgspec.MsgspecError):  # a piece of a longer list
+            content = msgspec.toml.decode(block) if block.lstrip().startswith("[") else {}
+        goes = consortium and "consortium" in content
+        goes |= any(party in content.get(table, ()) for table in gone for party in gone[table])
+        comments = [line for line in block.splitlines(True) if line.startswith("#")]
+        kept.append("".join(comments) if goes else block)
+    return "".join(kept).rstrip("\n") + "\n"
+
+
+def rekey(path: str | Path) -> tuple[Site, Card]:
+    """Give a site a new key, and a card that the old key signs if there is one; all else stays.
+
+    Partners trust the new key once they have the card. What was begun under the old key ends.
+    """
+    path = Path(path).absolute()
+    before = read_site_file(path)
+    with located(f"site file {path}"):
+        file = SiteFile.from_text(before)
+    place = (path.parent / file.key).resolve()
+    old = SigningKey.load(place) if place.exists() else None
+    if old is not None:
+        Site.from_text(before, path)  # refused where it is none
+    # Kept under another name until all else is written: after a crash this goes on with it.
+    coming = place.with_name(f"{place.name}.new")
+    try:
+        key = SigningKey.load(coming)
+    except SiteError:  # none yet, or half of one
+        key = SigningKey.generate()
+        coming.unlink(missing_ok=True)
+        key.save(coming)
+    card = Card.sign(file.name, key, old=old)
+    text = _with_own_key(before, file, card)
+    try:
+        if text != before:
+            _write(path, text)
+        storage.replace(_card_path(path.parent, file.name), card.to_bytes())
+        coming.replace(place)
+        storage.sync_folder(place.parent)
+    except OSError as error:
+        raise SiteError(f"cannot replace {place}: {error.strerror}.") from None
+    return Site.from_toml(path), card
+
+
+def _with_own_key(text: str, file: SiteFile, card: Card) -> str:
+    """A site file that does not name the site's old key any more."""
+    itself = tuple(peer for peer in file.peers if peer.name == file.name)
+    if itself:  # which it need not
+        text = _without(text, {"peers": itself})
+    for each in file.coordinators:
+        if each.key == card.old_key:
+            text = _with_key(text, "coordinators", each, card.key)
+    after = msgspec.structs.replace(
+        file,
+        peers=tuple(peer for peer in file.peers if peer not in itself),
+        coordinators=tuple(
+            Party(each.name, card.key) if each.key == card.old_key else each
+            for each in file.coordinators
+        ),
+    )
+    _check_says(text, after)
+    return text
+
+
+def _check_says(text: str, wanted: SiteFile) -> None:
+    """Refuse a text that was edited by rules that do not fit how it was written."""
+    with suppress(SiteError):
+        if SiteFile.from_text(text) == wanted:
+            return
+    raise SiteError("the partners in the site file are written unusually. Edit it by hand.")
+
+
 def _written(file: SiteFile) -> str:
     fields = {
         field: _toml(getattr(file, field))
@@ -264,6 +547,10 @@ def _written(file: SiteFile) -> str:
     }
     fields["witness"] = "" if file.witness is None else _witness_line(file.witness)
     fields |= {name: _toml(value) for name, value in msgspec.structs.asdict(file.policy).items()}
+    fields["data"] = _DATA
+    if file.data is not None:
+        fields["data"] = msgspec.toml.encode({"data": file.data}).decode()
+    fields |= {name: _toml(value) for name, value in msgspec.structs.asdict(file.agent).items()}
     text = _TEMPLATE.format(exact=EXACT, **fields)
     for table in _TABLES.values():
         text += "".join(_block(table, party) for party in getattr(file, table))
@@ -290,9 +577,13 @@ def _block(table: str, party: Party) -> str:
 def _rewritten(path: Path, text: str) -> Site:
     """The site after its file was replaced; nothing is written when it would not be valid."""
     site = Site.from_text(text, path)
+    _write(path, text)
+    return site
+
+
+def _write(path: Path, text: str) -> None:
     target = path.resolve()  # through a link, to the file it names
     try:
         storage.replace(target, text.encode(), mode=stat.S_IMODE(target.stat().st_mode))
     except OSError as error:
         raise SiteError(f"cannot write site file {path}: {error.strerror}.") from None
-    return site

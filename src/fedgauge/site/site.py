@@ -530,11 +530,7 @@ def approval_path(site: Site, session: bytes) -> Path:
 
 def approve(site: Site, session: bytes, plan: EvaluationPlan, key: SigningKey) -> Path:
     """Sign that this site may take part in a session, and keep that in its folder."""
-    if key.public not in site.approvers:
-        raise SiteError(
-            f"the key {key_to_text(key.public)} is not an approver's in {site.path}. Add it with "
-            "`fedgauge site trust NAME KEY --approver`, if it should be."
-        )
+    require_approver(site, key)
     approval = _Approval(key_to_text(key.public), key.sign(_signed(site, session, plan)))
     path = approval_path(site, session)
     try:
@@ -543,6 +539,15 @@ def approve(site: Site, session: bytes, plan: EvaluationPlan, key: SigningKey) -
     except OSError as error:
         raise SiteError(f"cannot write {path}: {error.strerror}.") from None
     return path
+
+
+def require_approver(site: Site, key: SigningKey) -> None:
+    """Refuse the key of somebody who does not approve of what this site joins."""
+    if key.public not in site.approvers:
+        raise SiteError(
+            f"the key {key_to_text(key.public)} is not an approver's in {site.path}. Add it with "
+            "`fedgauge site trust NAME KEY --approver`, if it should be."
+        )
 
 
 def keep_approval(site: Site, first: bytes, session: bytes) -> None:

@@ -103,6 +103,7 @@ def _party(context: Context, own: OwnLabels) -> LabelParty:
             return SimulatedParticipant(memory, data, check=require_labels)
 
         return LabelParty(own, SimulatedParticipant(memory).key, play)
+    site.refuse_by_hand("labels apart from scores")
     delivery = Delivery(NO_MODEL, setting_of(context))
 
     def take_part(data: Callable[[], Data] | None) -> Answering:

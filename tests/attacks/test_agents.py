@@ -1,0 +1,394 @@
+"""What others could do to a site that runs unattended. The attacker is an approved but hostile
+coordinator, somebody else who writes to the folder, or the site's operator, who wants more than the
+officer signed."""
+
+import os
+from datetime import date
+
+import msgspec
+import pytest
+from agents import DAY, MINUTE, WEEK, Hospitals
+from commands import run
+from consortium import COORDINATOR, A, B
+from exchange import NOISY
+from refusals import refused
+from sites import edit
+
+import fedgauge as fg
+from fedgauge.engines.agent import Agent
+from fedgauge.engines.exchange import INVITATION, Exchange
+from fedgauge.engines.participant import invited
+from fedgauge.errors import LedgerError, PlanRefused, SiteError
+from fedgauge.keys import SigningKey
+from fedgauge.secagg import SummationServer
+from fedgauge.site import add_approver, add_trust
+from fedgauge.site.rows import NamedRows
+from fedgauge.site.standing import approval_of, approve_ahead
+
+pytestmark = pytest.mark.usefixtures("few_redraws")
+UNTIL = date(2026, 6, 30)
+
+
+def planned(axis=NOISY.axis, privacy=NOISY.privacy, **options):
+    """The plan of all, but for what is named."""
+    return fg.EvaluationPlan.for_histogram(axis, NOISY.cohort, privacy=privacy, **options)
+
+
+CHEAP = planned(privacy=fg.DistributedDP(0.01))
+
+
+@pytest.fixture
+def make(folder, monkeypatch):
+    with monkeypatch.context() as patch:
+
+        def made(plan=NOISY, **options):
+            hospitals = Hospitals.declared(folder, plan, **options)
+            hospitals.enter(patch)
+            hospitals.export_all()
+            return hospitals
+
+        yield made
+
+
+@pytest.fixture
+def hospitals(make):
+    return make()
+
+
+def invite(hospitals, name, plan=None, key=None, members=None):
+    """An invitation in a folder of that name, signed by the coordinator unless by somebody else."""
+    key = key or hospitals.site(COORDINATOR).key
+    members = members or [hospitals.keys[each] for each in hospitals.names]
+    server = SummationServer.invite(plan or hospitals.plan, members, key)
+    folder = hospitals.shared / name
+    folder.mkdir()
+    (folder / INVITATION).write_bytes(server.invitation.data)
+    return server.invitation
+
+
+def joined(hospitals, name=A):
+    return len(hospitals.site(name).ledger.sessions())
+
+
+def test_a_thousand_invitations(make, monkeypatch):
+    """A day's joins at most, and the budget at most; rows are read for none but those."""
+    hospitals = make(CHEAP, budget_epsilon=0.05, findings="stop")
+    read = []
+    monkeypatch.setattr(NamedRows, "data", lambda self, plan, _: read.append(1) or self.file(plan))
+    for number in range(1000):
+        invite(hospitals, f"{number:04}")
+    for _ in range(30):
+        hospitals.look(A)
+        hospitals.clock += MINUTE
+    (balance,) = hospitals.site(A).ledger.balances()
+    assert balance.reserved.epsilon == pytest.approx(0.05)
+    assert joined(hospitals) == len(read) == 5
+    edit_site(hospitals, "budget_epsilon = 0.05", "budget_epsilon = 3.0")
+    for _ in range(30):
+        hospitals.look(A)
+        hospitals.clock += MINUTE
+    assert joined(hospitals) == len(read) == 10  # of a day
+    assert len(list((hospitals.folder / A / "sessions").iterdir())) < 40
+    hospitals.clock += DAY
+    for _ in range(30):
+        hospitals.look(A)
+        hospitals.clock += MINUTE
+    assert joined(hospitals) == 20
+
+
+def edit_site(hospitals, old, new, name=A):
+    edit(hospitals.site(name), old, new)
+
+
+def test_what_is_under_way_goes_on_among_a_thousand_invitations(hospitals):
+    for _ in range(2):
+        hospitals.tick()
+    for number in range(1000):
+        invite(hospitals, f"0-{number:04}", CHEAP, SigningKey.generate())
+    assert hospitals.until_finished(10).result is not None
+    assert joined(hospitals) == 1
+
+
+def test_one_step_looks_at_some_folders_only(hospitals, monkeypatch):
+    looks = []
+    init = Exchange.__init__
+    monkeypatch.setattr(
+        Exchange, "__init__", lambda self, *args: looks.append(1) or init(self, *args)
+    )
+    for number in range(1000):
+        invite(hospitals, f"{number:04}", CHEAP, SigningKey.generate())
+    hospitals.look(A)
+    assert len(looks) == 50
+    told = hospitals.told
+    for _ in range(25):
+        hospitals.look(A)
+    assert len(told) == 1000  # each is refused once, and comes to its turn
+
+
+def test_two_agents_of_a_site(hospitals):
+    """The second does not start; if it did, nothing would be sent or charged twice."""
+    first, second = (Agent(hospitals.shared, hospitals.site_file(A)) for _ in range(2))
+    with (
+        first.alone(),
+        pytest.raises(LedgerError, match="another process holds"),
+        second.alone(),
+    ):
+        pass
+    with second.alone():
+        pass
+    other = hospitals.agent(A)
+    finished = None
+    while finished is None:
+        outcome = hospitals.tick()
+        hospitals.agents[A] = first if hospitals.agents[A] is other else other
+        hospitals.look(A)
+        finished = getattr(outcome, "result", None)
+    assert hospitals.entries(A) == ["reserve", "commit", "sent", "survivors"]
+
+
+# Standing approvals.
+
+
+@pytest.fixture
+def officer(hospitals):
+    add_approver(hospitals.site_file(A), "officer", hospitals.folder / "officer.key")
+    return SigningKey.load(hospitals.folder / "officer.key")
+
+
+def sign(hospitals, officer, plan=None, times=2, until=UNTIL):
+    site = hospitals.site(A)
+    (coordinator,) = site.coordinators
+    return approve_ahead(
+        site, plan or hospitals.plan, coordinator, officer, times=times, until=until
+    )
+
+
+def last_told(hospitals):
+    return hospitals.told[-1][1]
+
+
+def test_nothing_is_joined_without_an_approval(hospitals, officer):
+    invite(hospitals, "run")
+    hospitals.look(A)
+    assert last_told(hospitals).kind == "waiting"
+    assert joined(hospitals) == 0
+    sign(hospitals, officer)
+    hospitals.clock += MINUTE
+    hospitals.look(A)
+    assert last_told(hospitals).kind == "joined"
+    (spend,) = hospitals.site(A).ledger.sessions().values()
+    assert (spend.asked.approver, spend.asked.standing.most) == (officer.public, 2)
+
+
+def test_an_approval_is_used_so_often_and_no_more(hospitals, officer):
+    """Also by agents that are started anew, and in the week after."""
+    sign(hospitals, officer)
+    for number in range(2):
+        hospitals.until_finished()
+        hospitals.restart(A)
+        hospitals.clock += WEEK
+        hospitals.export_all()
+        assert joined(hospitals) == number + 1
+    invite(hospitals, "third")
+    for _ in range(3):
+        hospitals.restart(A)
+        hospitals.look(A)
+    assert "was used 2 times, and it is for 2" in last_told(hospitals).told
+    assert joined(hospitals) == 2
+    sign(hospitals, officer)  # the same words are the same approval
+    hospitals.restart(A)
+    hospitals.look(A)
+    assert joined(hospitals) == 2
+    sign(hospitals, officer, times=1)
+    hospitals.restart(A)
+    hospitals.look(A)
+    assert joined(hospitals) == 3
+
+
+def test_a_use_that_was_given_back_is_left(hospitals, officer):
+    sign(hospitals, officer, times=1)
+    first = invite(hospitals, "first")
+    hospitals.look(A)
+    exchange = Exchange(hospitals.shared / "first", hospitals.site(COORDINATOR))
+    exchange.write_end(first)
+    hospitals.clock += MINUTE
+    hospitals.look(A)
+    assert hospitals.entries(A) == ["reserve", "release"]
+    invite(hospitals, "second")
+    hospitals.look(A)
+    assert hospitals.entries(A) == ["reserve", "release", "reserve"]
+
+
+def test_an_approval_ends_on_its_day(hospitals, officer):
+    """What was joined in time goes on, a clock set back opens nothing."""
+    sign(hospitals, officer, until=hospitals.clock.date())
+    hospitals.tick()
+    hospitals.clock += DAY
+    hospitals.until_finished()
+    invite(hospitals, "late")
+    hospitals.look(A)
+    assert "was until 2026-01-05" in last_told(hospitals).told
+    hospitals.clock -= DAY
+    hospitals.restart(A)
+    hospitals.look(A)
+    assert "clock of this machine is behind the ledger" in last_told(hospitals).told
+    site = hospitals.site(A)
+    invitation = Exchange(hospitals.shared / "late", site).invitation()
+    refused(
+        PlanRefused,
+        "was until",
+        approval_of,
+        site,
+        NOISY,
+        invited(invitation),
+    )
+    assert joined(hospitals) == 1
+
+
+DIFFERENT = {
+    "epsilon": planned(privacy=fg.DistributedDP(0.999)),
+    "noise": planned(privacy=fg.DistributedDP(1.0, noise="discrete-gaussian", delta=1e-9)),
+    "unit": planned(privacy=fg.DistributedDP(1.0, neighbours="replace-one")),
+    "bins": planned(axis=fg.Axis.uniform(9, outside="clip")),
+    "range": planned(axis=fg.Axis.uniform(8, high=1.1, outside="clip")),
+    "positive": planned(task=fg.BinaryTask(1)),
+    "day": NOISY.with_not_after("2026-12-31"),
+}
+
+
+@pytest.mark.parametrize("field", DIFFERENT)
+def test_a_plan_that_differs_by_one_field(hospitals, officer, field):
+    sign(hospitals, officer)
+    invite(hospitals, "other", DIFFERENT[field])
+    hospitals.look(A)
+    assert (last_told(hospitals).kind, joined(hospitals)) == ("waiting", 0)
+    assert "approver" in last_told(hospitals).told
+
+
+def test_another_coordinator_has_no_part_in_an_approval(hospitals, officer):
+    other = SigningKey.generate()
+    add_trust(hospitals.site_file(A), "coordinator", "other", fg.keys.key_to_text(other.public))
+    site = hospitals.site(A)
+    approve_ahead(site, NOISY, hospitals.keys[COORDINATOR], officer, times=2, until=UNTIL)
+    invite(hospitals, "run", key=other)
+    hospitals.look(A)
+    assert (last_told(hospitals).kind, joined(hospitals)) == ("waiting", 0)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('dataset = "stroke"', 'dataset = "heart"'),
+        ('periods = "disjoint"', ""),
+        ("W{week}", "Q{quarter}"),
+    ],
+    ids=["name", "periods", "pattern"],
+)
+def test_an_approval_is_for_its_data(hospitals, officer, old, new):
+    sign(hospitals, officer)
+    edit_site(hospitals, old, new)
+    invite(hospitals, "run")
+    hospitals.look(A)
+    assert (last_told(hospitals).kind, joined(hospitals)) == ("waiting", 0)
+
+
+def test_an_approval_that_is_withdrawn(hospitals, officer):
+    """Also after it was joined under: then nothing is counted."""
+    path = sign(hospitals, officer)
+    hospitals.tick()
+    path.unlink()
+    for _ in range(6):
+        hospitals.tick()
+    assert any("was withdrawn" in event.told for _, event in hospitals.told)
+    assert hospitals.entries(A) == ["reserve"]
+
+
+@pytest.mark.parametrize("field", ["plan", "coordinator", "dataset", "times", "until", "approver"])
+def test_a_forged_approval(hospitals, officer, field):
+    """Nobody but the officer can change a word of one, nor put theirs in its place."""
+    path = sign(hospitals, officer)
+    forged = SigningKey.generate()
+    kept = msgspec.json.decode(path.read_bytes())
+    other = {
+        "plan": DIFFERENT["epsilon"].digest,
+        "coordinator": fg.keys.key_to_text(forged.public),
+        "dataset": "heart",
+        "times": 1000,
+        "until": "2030-01-01",
+        "approver": fg.keys.key_to_text(forged.public),
+    }[field]
+    path.write_bytes(msgspec.json.encode(kept | {field: other}))
+    invite(hospitals, "run")
+    hospitals.look(A)
+    assert (last_told(hospitals).kind, joined(hospitals)) == ("waiting", 0)
+
+
+def test_nothing_is_signed_that_the_site_refuses(hospitals, officer):
+    dear = planned(privacy=fg.DistributedDP(2.0))
+    refused(PlanRefused, "max_epsilon", sign, hospitals, officer, dear)
+    refused(SiteError, "is over", sign, hospitals, officer, until=date(2025, 1, 1))
+    refused(SiteError, "not an approver's", sign, hospitals, SigningKey.generate())
+
+
+# Whoever else can write to the folder.
+
+
+def test_a_folder_full_of_rubbish(hospitals):
+    """Pipes, links, deep folders and files that are no invitations stop nothing."""
+    shared = hospitals.shared
+    (shared / "file").write_bytes(b"x")
+    os.mkfifo(shared / "pipe")
+    (shared / "link").symlink_to(hospitals.folder / A)
+    for number, data in enumerate((b"", b"\x00" * 100, os.urandom(5000), b"\x93" * 2000)):
+        (shared / f"bad-{number}").mkdir()
+        (shared / f"bad-{number}" / INVITATION).write_bytes(data)
+    (shared / "fifo").mkdir()
+    os.mkfifo(shared / "fifo" / INVITATION)
+    (shared / "folder" / INVITATION).mkdir(parents=True)
+    (shared / "\x1b[2J\n").mkdir()
+    (shared / "\x1b[2J\n" / INVITATION).write_bytes(b"x")
+    assert hospitals.until_finished().result is not None
+    assert joined(hospitals) == 1
+
+
+def test_a_stranger_replaces_files_of_every_round(hospitals):
+    """Each file of a round is replaced once by rubbish, and the result comes all the same."""
+    replaced = set()
+    for _ in range(200):
+        outcome = hospitals.tick()
+        if hasattr(outcome, "result"):
+            break
+        hospitals.clock += 10 * MINUTE
+        for path in (hospitals.shared / outcome.place).glob("*.fgx"):
+            if path.name not in replaced:
+                replaced.add(path.name)
+                path.write_bytes(b"rubbish")
+    assert len(replaced) == 1 + 3 * 5 + 3 * 4
+    for name in hospitals.names:
+        assert hospitals.entries(name) == ["reserve", "commit", "sent", "survivors"]
+
+
+def test_nobody_else_ends_an_evaluation(hospitals):
+    """What says that an attempt was given up is signed by its coordinator, for this attempt."""
+    hospitals.tick()
+    other = invite(hospitals, "other", CHEAP)
+    coordinator = Exchange(hospitals.shared / "other", hospitals.site(COORDINATOR))
+    coordinator.write_end(other)
+    (place,) = (each for each in hospitals.shared.iterdir() if each.name.startswith("2026"))
+    (place / "ended.fgx").write_bytes((hospitals.shared / "other" / "ended.fgx").read_bytes())
+    Exchange(place, hospitals.site(B)).write_end(Exchange(place, hospitals.site(B)).invitation())
+    assert hospitals.until_finished().result is not None
+
+
+def test_the_log_shows_no_control_characters(hospitals):
+    name = "\x1b[2J\u202e"
+    (hospitals.shared / name).mkdir()
+    (hospitals.shared / name / INVITATION).write_bytes(b"x")
+    for option in ((), ("--json",)):
+        done = run(
+            "site", "run", hospitals.shared, "--site", hospitals.site_file(A), "--once", *option
+        )
+        assert done.exit_code == 0
+        assert "\x1b" not in done.output
+        assert "\u202e" not in done.output
+        assert "U+001B" in done.output
