@@ -153,6 +153,7 @@ bench: $(VENV)/.test
 	@$(BIN)/python benchmarks/small_cells.py
 	@$(BIN)/python benchmarks/vertical.py
 	@$(BIN)/python benchmarks/slices.py
+	@$(BIN)/python benchmarks/sources.py
 
 bench-privacy: $(VENV)/.test
 	@$(BIN)/python benchmarks/noise.py
