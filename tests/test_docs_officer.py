@@ -273,7 +273,9 @@ def test_leaving_before_counts_are_sent_costs_nothing(consortium):
 
 
 def test_three_sites_cannot_finish_without_one_whose_counts_were_sent(consortium):
-    assert "With three sites, or without noise and with up to 200 sites, nobody" in prose("Three questions")
+    assert "With three sites, or without noise and with up to 200 sites, nobody" in prose(
+        "Three questions"
+    )
     consortium.start("persons", **PERSONS)
     for site in HOSPITALS:
         consortium.join("persons", site)
