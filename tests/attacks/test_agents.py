@@ -71,8 +71,8 @@ def joined(hospitals, name=A):
 
 
 def test_a_thousand_invitations(make, monkeypatch):
-    """A day's joins at most, and the budget at most; rows are read for none but those."""
-    hospitals = make(CHEAP, budget_epsilon=0.05, findings="stop")
+    """A day's joins at most, and the budget at most; rows are judged for none but those."""
+    hospitals = make(CHEAP, budget_epsilon=0.05)
     read = []
     monkeypatch.setattr(NamedRows, "data", lambda self, plan, _: read.append(1) or self.file(plan))
     for number in range(1000):
@@ -82,12 +82,14 @@ def test_a_thousand_invitations(make, monkeypatch):
         hospitals.clock += MINUTE
     (balance,) = hospitals.site(A).ledger.balances()
     assert balance.reserved.epsilon == pytest.approx(0.05)
-    assert joined(hospitals) == len(read) == 5
+    assert joined(hospitals) == 5
+    assert len(read) <= 2 * 5
     edit_site(hospitals, "budget_epsilon = 0.05", "budget_epsilon = 3.0")
     for _ in range(30):
         hospitals.look(A)
         hospitals.clock += MINUTE
-    assert joined(hospitals) == len(read) == 10  # of a day
+    assert joined(hospitals) == 10  # of a day
+    assert len(read) <= 2 * 10
     assert len(list((hospitals.folder / A / "sessions").iterdir())) < 40
     hospitals.clock += DAY
     for _ in range(30):
@@ -368,8 +370,12 @@ def test_nobody_else_ends_an_evaluation(hospitals):
     coordinator = Exchange(hospitals.shared / "other", hospitals.site(COORDINATOR))
     coordinator.write_end(other)
     (place,) = (each for each in hospitals.shared.iterdir() if each.name.startswith("2026"))
-    (place / "ended.fgx").write_bytes((hospitals.shared / "other" / "ended.fgx").read_bytes())
+    for_another = (hospitals.shared / "other" / "ended.fgx").read_bytes()
     Exchange(place, hospitals.site(B)).write_end(Exchange(place, hospitals.site(B)).invitation())
+    by_another = (place / "ended.fgx").read_bytes()
+    for forged in (by_another, for_another):
+        (place / "ended.fgx").write_bytes(forged)
+        hospitals.tick()
     assert hospitals.until_finished().result is not None
 
 

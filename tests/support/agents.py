@@ -107,7 +107,7 @@ class Hospitals(Consortium):
     @classmethod
     def declared(cls, folder, plan, names=NAMES[:3], table=WEEKLY, **policy):
         made = cls.make(
-            folder, names, policy=open_policy(findings="stop", **policy), dataset="stroke"
+            folder, names, policy=open_policy(**({"findings": "stop"} | policy)), dataset="stroke"
         )
         for name in names:
             path = made.site_file(name)
