@@ -4,11 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 OLDEST := .venv-oldest
 MINUTES ?= 10
-CHROMIUM := apt-get install --no-install-recommends chromium
-SSHD := apt-get install --no-install-recommends openssh-server
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: help setup everything demo chromium sshd test test-slow kernels lint build oldest docs screenshots fuzz bench bench-privacy bench-secagg bench-flower bench-local bench-page studies study-coverage study-calibrators study-vertical study-two-rounds trace clean
+.PHONY: help setup everything demo programs test test-slow kernels lint build oldest docs screenshots fuzz bench bench-privacy bench-secagg bench-flower bench-local bench-page studies study-coverage study-calibrators study-vertical study-two-rounds trace clean
 
 help:
 	@echo "make demo   evaluate a model over five generated hospitals"
@@ -76,28 +74,17 @@ $(OLDEST)/.ready: $(BIN)/python pyproject.toml constraints.txt tools/oldest.py
 		install --no-compile --constraint $(OLDEST)/constraints.txt --editable '.[privacy]'
 	@touch $@
 
-# Tests of pages run in Debian's Chromium. Where it cannot be had they are skipped, and say so.
-chromium:
-	@command -v chromium > /dev/null || { test "$$(id -u)" = 0 && \
-		echo "Installing Debian's package chromium (once)" && \
-		{ apt-get update; DEBIAN_FRONTEND=noninteractive $(CHROMIUM) --yes; } < /dev/null > /dev/null 2>&1; } || \
-		echo "Tests of pages will be skipped: there is no Chromium. As root: $(CHROMIUM)"
+# Programs that some tests run.
+programs:
+	@sh tools/programs.sh
 
-# So do tests of folders on a server, with Debian's OpenSSH. Where the package would also start a
-# service on port 22, whose machine it is decides.
-sshd:
-	@test -x /usr/sbin/sshd || { test "$$(id -u)" = 0 && test ! -d /run/systemd/system && \
-		echo "Installing Debian's package openssh-server (once)" && \
-		{ apt-get update; RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive $(SSHD) --yes; } < /dev/null > /dev/null 2>&1; } || \
-		echo "Tests over SFTP will be skipped: there is no sshd. As root: $(SSHD)"
-
-setup: $(VENV)/.test chromium sshd
+setup: $(VENV)/.test programs
 
 demo: $(VENV)/.demo
 	@$(BIN)/fedgauge demo
 	@echo "The command is $(BIN)/fedgauge; '. $(BIN)/activate' puts it on the path of this shell"
 
-test: $(VENV)/.test chromium sshd
+test: $(VENV)/.test programs
 	@$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 test-slow: $(VENV)/.test
@@ -111,7 +98,7 @@ kernel-%: $(VENV)/.test
 	@OPENBLAS_CORETYPE=$* $(BIN)/python -m pytest -p no:cacheprovider tests/unit/test_kept_results.py tests/oracle/test_areas.py tests/oracle/test_calibration.py tests/oracle/test_pchip.py
 
 # What .ci/run needs, with one resolution; the steps below may then run side by side.
-everything: $(VENV)/.everything chromium sshd
+everything: $(VENV)/.everything programs
 
 $(VENV)/.everything: $(BIN)/python pyproject.toml constraints.txt
 	@echo "Installing fedgauge and the tools for tests, documentation and builds into $(VENV) (once)"
@@ -139,7 +126,7 @@ docs: $(VENV)/.docs
 trace: $(VENV)/.test
 	@$(BIN)/python tools/trace.py
 
-screenshots: $(VENV)/.test chromium
+screenshots: $(VENV)/.test programs
 	@$(BIN)/python tools/screenshots.py
 
 fuzz: $(VENV)/.fuzz
@@ -153,6 +140,7 @@ bench: $(VENV)/.test
 	@$(BIN)/python benchmarks/small_cells.py
 	@$(BIN)/python benchmarks/vertical.py
 	@$(BIN)/python benchmarks/slices.py
+	@$(BIN)/python benchmarks/sources.py
 
 bench-privacy: $(VENV)/.test
 	@$(BIN)/python benchmarks/noise.py
@@ -169,7 +157,7 @@ bench-flower: $(VENV)/.test
 bench-local: $(VENV)/.test
 	@$(BIN)/python benchmarks/local.py
 
-bench-page: $(VENV)/.test chromium
+bench-page: $(VENV)/.test programs
 	@$(BIN)/python benchmarks/page.py
 	@$(BIN)/python studies/local_error.py
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 from consortium import NAMES, A
-from databases import connected
+from databases import MISSING, connected, find_postgres
 from exchange import CLIENTS, NOISY, begun, make_world
 from sites import open_policy
 
@@ -124,6 +124,8 @@ def test_an_evaluation_by_a_query_gives_what_files_give(tmp_path, database):
 
 @pytest.fixture(scope="module")
 def postgres():
+    if find_postgres() is None:
+        pytest.skip(MISSING)
     with connected() as databases:
         yield databases
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from databases import connected
+from databases import MISSING, connected, find_postgres
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plans import noisy_plan
@@ -47,6 +47,13 @@ IN_PLACE = {*AXES} - {"many", "fine logit"}  # by a lazy frame: the others have 
 def databases():
     with connected() as all_of_them:
         yield all_of_them
+
+
+@pytest.mark.skipif(find_postgres() is None, reason=MISSING)
+def test_postgres_is_among_the_sources(databases, tmp_path):
+    """Without it, the tests below are about the others."""
+    forms = sources(pa.table({"y": [1], "p": [0.5]}), databases, tmp_path)
+    assert set(INSIDE) <= set(forms)
 
 
 def plan_of(axis):

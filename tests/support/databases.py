@@ -17,6 +17,7 @@ import psycopg
 import pytest
 
 PLACES = ("usr/lib/postgresql/*/bin", "usr/local/pgsql/bin", "usr/bin", "usr/local/bin")
+MISSING = "PostgreSQL is not installed: apt-get install postgresql"
 OWNERS = ("postgres", "nobody")  # it refuses to run as root
 IN_POSTGRES = {
     "bool": "boolean",
@@ -36,13 +37,18 @@ def as_owner():
     return ["runuser", "-u", next(name for name in OWNERS if name in known), "--"]
 
 
+def find_postgres():
+    """The folder of its programs; None where it is not installed."""
+    found = [place for each in PLACES for place in sorted(Path("/").glob(f"{each}/initdb"))]
+    return found[0].parent if found else None
+
+
 @contextlib.contextmanager
 def serving_postgres():
     """Run a server of its own on a socket in a folder, without a port; the folder."""
-    found = [place for each in PLACES for place in sorted(Path("/").glob(f"{each}/initdb"))]
-    if not found:
-        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
-    programs = found[0].parent
+    programs = find_postgres()
+    if programs is None:
+        pytest.skip(MISSING)
     # Short: the path of a socket has at most 107 bytes.
     folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
     folder.chmod(0o777)
@@ -65,10 +71,10 @@ def serving_postgres():
 
 
 class Databases(NamedTuple):
-    """Connections of every kind to empty databases; PostgreSQL has two."""
+    """Connections of every kind to empty databases; PostgreSQL has two, or none."""
 
-    psycopg: psycopg.Connection
-    adbc: adbc.Connection
+    psycopg: psycopg.Connection | None
+    adbc: adbc.Connection | None
     sqlite: sqlite3.Connection
     duckdb: duckdb.DuckDBPyConnection
     ibis: ibis.BaseBackend
@@ -86,6 +92,8 @@ class Databases(NamedTuple):
             self.sqlite.execute(f"create table scores ({', '.join(columns)})")
             marks = ", ".join("?" * len(columns))
             self.sqlite.executemany(f"insert into scores values ({marks})", rows)  # noqa: S608
+        if self.psycopg is None:
+            return
         kinds = [IN_POSTGRES[str(kind)] for kind in table.schema.types]
         named = ", ".join(map(" ".join, zip(columns, kinds, strict=True)))
         with self.psycopg.cursor() as cursor:
@@ -99,12 +107,13 @@ class Databases(NamedTuple):
 @contextlib.contextmanager
 def connected():
     """Empty databases of every kind, PostgreSQL among them."""
-    with (
-        serving_postgres() as folder,
-        psycopg.connect(f"host={folder} user=tester dbname=postgres") as one,
-        contextlib.closing(adbc.connect(f"postgresql://tester@/postgres?host={folder}")) as other,
-        contextlib.closing(sqlite3.connect(":memory:")) as lite,
-        duckdb.connect() as duck,
-    ):
-        other.adbc_connection.set_autocommit(True)
+    with contextlib.ExitStack() as stack:
+        one = other = None
+        if find_postgres() is not None:
+            folder = stack.enter_context(serving_postgres())
+            one = stack.enter_context(psycopg.connect(f"host={folder} user=tester dbname=postgres"))
+            other = adbc.connect(f"postgresql://tester@/postgres?host={folder}", autocommit=True)
+            stack.enter_context(contextlib.closing(other))
+        lite = stack.enter_context(contextlib.closing(sqlite3.connect(":memory:")))
+        duck = stack.enter_context(duckdb.connect())
         yield Databases(one, other, lite, duck, ibis.duckdb.connect())

@@ -47,11 +47,12 @@ def sources(table, databases, folder):
         "ibis": fg.ScoreTable(databases.ibis.table("scores"), **NAMED),
         "sqlite query": fg.ScoreQuery(databases.sqlite, QUERY),
         "duckdb query": fg.ScoreQuery(databases.duckdb, QUERY),
-        "psycopg": fg.ScoreQuery(databases.psycopg, QUERY),
-        "adbc": fg.ScoreQuery(databases.adbc, QUERY),
-        "psycopg, inside": fg.ScoreQuery(databases.psycopg, QUERY, inside=True),
-        "adbc, inside": fg.ScoreQuery(databases.adbc, QUERY, inside=True),
     }
+    if databases.psycopg is not None:
+        for name in ("psycopg", "adbc"):
+            connection = getattr(databases, name)
+            forms[name] = fg.ScoreQuery(connection, QUERY)
+            forms[f"{name}, inside"] = fg.ScoreQuery(connection, QUERY, inside=True)
     if pa.types.is_decimal(table["p"].type):
         del forms["sqlite query"]
     return forms

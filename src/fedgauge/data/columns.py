@@ -131,9 +131,8 @@ def spelled_numbers(name: str, column: pa.Array, decimal: str) -> Floats:
         # A point is then in no number, as where Arrow reads them.
         column = pc.replace_substring(pc.replace_substring(column, ".", "?"), ",", ".")
     plain = pc.match_substring_regex(column, _PLAIN_NUMBER)
-    numbers = from_arrow(
-        pc.if_else(plain, column, None).cast(pa.float64()).fill_null(np.nan)
-    ).copy()
+    none = pa.nulls(1, column.type)[0]  # one of Python loads pandas, where that is installed
+    numbers = filled(pc.if_else(plain, column, none).cast(pa.float64()), np.float64(np.nan)).copy()
     rest = pc.invert(plain)
     numbers[from_arrow(pc.indices_nonzero(rest))] = floats_of(
         read_leniently(name, column.filter(rest))
