@@ -25,8 +25,7 @@ from fedgauge.cli.terminal import (
 from fedgauge.engines.coordinator import Coordinator, Finished, Waiting
 from fedgauge.engines.coordinator import Run as Evaluating
 from fedgauge.engines.exchange import HOLDS_ONE, RESULT, Exchange, Progress, knows, place_of
-from fedgauge.engines.folder import open_folder
-from fedgauge.engines.remote_folder import is_remote
+from fedgauge.engines.folder import is_remote, open_folder
 from fedgauge.engines.review import NAMED_BY, BudgetState, JoinedSession, Review
 from fedgauge.engines.review import approve as approve_as
 from fedgauge.engines.review import review as look_at
