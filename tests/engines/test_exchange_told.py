@@ -342,7 +342,7 @@ def test_a_site_and_the_coordinator_are_asked_once_something_is_spent(noisy_step
         assert done.exit_code == asked
         if asked:
             paid = 2 if stage == Stage.MASK else 3
-            assert f"{paid} sites have spent epsilon 1" in complaint(done, code=1)
+            assert f"{paid} sites have spent budget" in complaint(done, code=1)
             state = list((world.folder / COORDINATOR / "sessions").glob("*.server"))
             assert len(state) == 1
             again = [*world.arguments(COORDINATOR, "restart", world.folder / "new"), "--without", C]
