@@ -665,7 +665,7 @@ advance where one did not reveal $ exchange advance run {boss} -> 1
 advance without who did not reveal $ exchange advance run --without-missing {boss} -> 1
     2 shares | 3 are needed | nothing is lost | wait. | Missing: {A}
 restart where one did not reveal $ exchange restart run again --without {A} {boss} -> 1
-    3 sites have spent epsilon 1, delta 1 in 1,100,000,000,000 on the attempt in run | waiting costs nothing | --yes
+    3 sites have spent epsilon 1, delta 1 in | on the attempt in run | waiting costs nothing | --yes
 
 [noisy submit advance]
 abandon after submit $ exchange abandon run {a} -> 1
