@@ -343,8 +343,6 @@ TABLE = """
 [reports]
 a folder of looks that is not there (weekly) $ trend weeks -> 2
     weeks | no such
-a result for a folder (weekly) $ trend weekly/2026-W01.json -> 2
-    it is a file | Name the folder
 a folder of looks without any $ trend empty -> 2
     empty holds no result | --json
 plans for looks $ trend plans -> 2
@@ -358,7 +356,7 @@ looks of another positive label $ trend weekly -> 2
 looks of which one has several classes $ trend weekly -> 2
     2026-W04 is of several classes | --class
 looks of which some have no date $ trend weekly -> 2
-    latest.json has no date in its name | 2026-11-16.json
+    latest has no date in its name | 2026-11-16.json
 a trend as a picture (weekly) $ trend weekly -o trend.png -> 2
     ends in .html, .json, .csv
 a trend over a result (weekly) $ trend weekly -o weekly/2026-W01.json -> 2
@@ -657,7 +655,7 @@ join with a semicolon where commas stand
     $ exchange join run {A}.csv {columns} --separator ; {a} -> 2
     {A}.csv | one column that holds ',' | --separator
 start with fewer sites than the plan needs $ exchange start many.toml new {boss} -> 2
-    needs 9 | fedgauge site trust | --min-survivors
+    needs 7 | fedgauge site trust | --min-survivors
 explain a folder $ explain run -> 2
     run is a folder | invitation.fgx
 
@@ -667,7 +665,7 @@ advance where one did not reveal $ exchange advance run {boss} -> 1
 advance without who did not reveal $ exchange advance run --without-missing {boss} -> 1
     2 shares | 3 are needed | nothing is lost | wait. | Missing: {A}
 restart where one did not reveal $ exchange restart run again --without {A} {boss} -> 1
-    3 sites have spent budget on the attempt in run | waiting costs nothing | --yes
+    3 sites have spent epsilon 1, delta 1 in | on the attempt in run | waiting costs nothing | --yes
 
 [noisy submit advance]
 abandon after submit $ exchange abandon run {a} -> 1
@@ -693,7 +691,7 @@ check after submit $ exchange check run {A}.csv {columns} {a} -> 1
 
 [noisy over]
 restart when it is over $ exchange restart run again --without {A} {boss} -> 1
-    3 sites have spent budget | It is finished: its result is run/result.json | --yes
+    3 sites have spent epsilon 1 | It is finished: its result is run/result.json | --yes
 review when it is over $ exchange review run {a} -> 0
     It is finished: its result is run/result.json
 
@@ -800,7 +798,7 @@ a key file in place of a card $ consortium create new.fgc {A}/site.key {a} -> 2
 a consortium changed by who coordinates none $ consortium update new.fgc {A}/{A}.card {a} -> 2
     there is no file new.fgc | Check its name
 a new key in a folder without a site $ site rekey --site nowhere/site.toml -> 2
-    there is no site file nowhere/site.toml | --site
+    there is no site file | nowhere/site.toml | --site
 init where a site is $ site init --name x --dataset d {A} -> 2
     {A}/site.toml exists | another folder
 a witness in a folder that is not there $ site witness nowhere/b.head {b} -> 1

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from fedgauge import storage
-from fedgauge.engines.folder import open_folder
+from fedgauge.engines.folder import is_remote, open_folder
 from fedgauge.engines.participant import Participant
-from fedgauge.engines.remote_folder import is_remote
 from fedgauge.errors import FedgaugeError
 from fedgauge.site import Ledger, Site
 from fedgauge.site.policy import SiteFile, folder_faults

@@ -146,7 +146,7 @@ def test_wrong_shares_are_traced_to_who_dealt_them_and_a_second_run_without_it_i
     site = ["--site", files.sites.site_file(COORDINATOR)]
     again = files.folder / "again"
     restart = ["exchange", "restart", files.folder / "run", again, *without, *site]
-    assert "5 sites have spent budget" in complaint(run(*restart), code=1)
+    assert "5 sites have spent epsilon 1" in complaint(run(*restart), code=1)
     assert run(*restart, "--yes").exit_code == 0
     stay = [name for name in CLIENTS if name != HOSTILE]
     members = files.sites.exchange(again).invitation().members

@@ -281,7 +281,7 @@ def test_another_attempt_is_of_both_rounds_and_is_asked_for(noisy):
     refused(fg.PlanError, "found on another occasion", noisy.start, noisy.folder / "again", plan)
     new = noisy.folder / "again"
     restart = "restart", noisy.run, new, "--without", D
-    assert "4 sites have spent budget" in command(noisy, COORDINATOR, *restart, code=1)
+    assert "4 sites have spent epsilon 1" in command(noisy, COORDINATOR, *restart, code=1)
     command(noisy, COORDINATOR, *restart, "--yes")
     assert Exchange(new, noisy.site(A)).invitation().plan == NOISY
 

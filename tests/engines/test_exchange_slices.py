@@ -13,8 +13,7 @@ from exchange import World
 from sites import open_policy
 
 import fedgauge as fg
-from fedgauge.engines.site_rows import read_note
-from fedgauge.site.rows import NamedRows, column_options
+from fedgauge.site.rows import NamedRows, column_options, read_note
 
 pytestmark = pytest.mark.usefixtures("few_redraws", "quick_disk")
 CLASSES = ("cat", "dog", "owl")

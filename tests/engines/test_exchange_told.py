@@ -346,7 +346,7 @@ def test_a_site_and_the_coordinator_are_asked_once_something_is_spent(noisy_step
             state = list((world.folder / COORDINATOR / "sessions").glob("*.server"))
             assert len(state) == 1
             again = [*world.arguments(COORDINATOR, "restart", world.folder / "new"), "--without", C]
-            assert f"{paid} sites have spent budget" in complaint(run(*again), code=1)
+            assert f"{paid} sites have spent epsilon 1" in complaint(run(*again), code=1)
             assert not (world.folder / "new").exists()
 
 

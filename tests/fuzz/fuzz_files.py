@@ -20,11 +20,11 @@ from workbooks import parts, rows_of
 import fedgauge as fg
 from fedgauge.data.rewriting import Rewrite
 from fedgauge.data.row_checks import KeyedFile, ScoredFile, ids_in, scores_in
-from fedgauge.engines.site_rows import read_note
 from fedgauge.errors import FedgaugeError
 from fedgauge.keys import SigningKey, key_from_text, key_to_text
 from fedgauge.site import Account, Card, Consortium, Cost, Ledger, Site, offer
 from fedgauge.site.ledger_file import START, Head
+from fedgauge.site.rows import read_note
 from fedgauge.site.site import approval_path, approve, require_approval
 from fedgauge.vertical.label_party import ROW_KINDS
 

@@ -17,7 +17,7 @@ from sites import open_policy
 
 from fedgauge import storage
 from fedgauge.engines.agent import Agent
-from fedgauge.engines.coordinator import Finished, Run
+from fedgauge.engines.coordinator import EvaluationSeries, Finished
 from fedgauge.plan import plan as plans
 
 MONDAY = datetime(2026, 1, 5, 6, tzinfo=UTC)
@@ -167,7 +167,7 @@ class Hospitals(Consortium):
     def running(self, **options):
         """The coordinator's side of an evaluation: made again, it is one that was restarted."""
         members = [self.keys[name] for name in self.names]
-        return Run(self.shared, self.site(COORDINATOR), self.plan, members, **options)
+        return EvaluationSeries(self.shared, self.site(COORDINATOR), self.plan, members, **options)
 
     def tick(self, **options):
         """A minute in the life of all."""

@@ -8,9 +8,9 @@ import pytest
 from plans import noisy_plan, plan_for
 
 import fedgauge as fg
-from fedgauge.engines.contribution import count_exactly, count_leniently
+from fedgauge.engines.contribution import count_exactly, count_leniently, summarise
 from fedgauge.estimation.suppression import kept_edges
-from fedgauge.plan.explain import brief, explain, summarise
+from fedgauge.plan.explain import brief, explain
 from fedgauge.plan.task import LabelTask
 from fedgauge.secagg import Stage
 

@@ -20,11 +20,16 @@ from plans import exact_plan, noisy_plan
 import fedgauge as fg
 from fedgauge.data.files import NamedColumns
 from fedgauge.data.row_checks import Oddities, RowSummary
-from fedgauge.engines.contribution import count_exactly, count_leniently, count_rows, to_numbers
+from fedgauge.engines.contribution import (
+    count_exactly,
+    count_leniently,
+    count_rows,
+    summarise,
+    to_numbers,
+)
 from fedgauge.histograms.axis import Axis
 from fedgauge.histograms.channels import LenientLabelReader
 from fedgauge.histograms.histogram import ScoreHistogram
-from fedgauge.plan.explain import summarise
 
 NAN, INF = math.nan, math.inf
 PLAN = noisy_plan(bins=4)

@@ -11,7 +11,6 @@ from sites import edit, make_site
 
 import fedgauge as fg
 from fedgauge.engines.contribution import count_leniently, count_rows
-from fedgauge.engines.site_rows import declared_rows
 from fedgauge.errors import InputError, SiteError
 from fedgauge.site import Site
 from fedgauge.site.periods import FilePattern
@@ -101,7 +100,7 @@ def test_a_site_without_the_table_names_its_rows_by_hand(tmp_path):
     assert site.data is None
     assert site.on(THURSDAY).dataset == "stroke"
     with pytest.raises(InputError, match=r"does not say which rows .* in a table \[data\]"):
-        declared_rows(site, PLAN)
+        site.declared_rows(PLAN)
 
 
 def test_columns_that_a_plan_does_not_ask_for_are_left_out(tmp_path):
@@ -110,12 +109,12 @@ def test_columns_that_a_plan_does_not_ask_for_are_left_out(tmp_path):
         'groups = {sex = "gender", ward = "unit"}\nmodels = {new = ["p2"], old = ["p1"]}'
     )
     site = declare(tmp_path, table)
-    rows = declared_rows(site, PLAN)
+    rows = site.declared_rows(PLAN)
     assert (rows.score, rows.subject, rows.groups, rows.models) == ("p", None, {}, {})
     task = fg.BinaryTask(models=["old", "new"], groups={"sex": ["women"]})
     subjects = fg.DistributedDP(1.0, unit="subject", max_per_unit=3)
     plan = plan_for(subjects, bins=8, task=task)
-    rows = declared_rows(site, plan)
+    rows = site.declared_rows(plan)
     assert (rows.score, rows.subject, rows.groups) == ("", "patient", {"sex": "gender"})
     assert rows.by_task(task)[1] == {"old": ["p1"], "new": ["p2"]}
 
@@ -123,7 +122,7 @@ def test_columns_that_a_plan_does_not_ask_for_are_left_out(tmp_path):
 def test_a_table_that_lacks_what_the_plan_asks_for_is_named(tmp_path):
     site = declare(tmp_path, 'path = "rows.csv"\nlabel = "y"')
     with pytest.raises(InputError, match=r"\[data\] in .*site.toml does not fit the plan: .*score"):
-        declared_rows(site, PLAN)
+        site.declared_rows(PLAN)
 
 
 def test_a_file_of_a_period_stays_in_the_folder_of_all_periods(tmp_path):
@@ -134,13 +133,13 @@ def test_a_file_of_a_period_stays_in_the_folder_of_all_periods(tmp_path):
     elsewhere.write_text("y,p\n1,0.5\n")
     (folder / "2026-W46.csv").symlink_to(elsewhere)
     with pytest.raises(SiteError, match=r"lies outside .*scores, or is a link out of it"):
-        declared_rows(site, PLAN)
+        site.declared_rows(PLAN)
     (folder / "2026-W46.csv").unlink()
     (folder / "2026-W46.csv").write_text("y,p\n1,0.5\n")
-    assert declared_rows(site, PLAN).path == str(folder / "2026-W46.csv")
+    assert site.declared_rows(PLAN).path == str(folder / "2026-W46.csv")
     out = declare(tmp_path / "b", 'path = "scores/{year}/../../x.csv"\nlabel = "y"\nscore = "p"')
     with pytest.raises(SiteError, match="lies outside"):
-        declared_rows(out, PLAN)
+        out.declared_rows(PLAN)
 
 
 def test_rows_named_by_hand_leave_the_periods_alone(tmp_path):
@@ -155,7 +154,7 @@ def test_rows_named_by_hand_leave_the_periods_alone(tmp_path):
 def counted(site, text, encoding="utf-8", plan=PLAN):
     """Positives, negatives and odd labels of a file, under noise; the same of an exact sum."""
     (site.folder / "rows.csv").write_bytes(text.encode(encoding) if isinstance(text, str) else text)
-    file = declared_rows(site, plan).file(plan)
+    file = site.declared_rows(plan).file(plan)
     histogram, odd = count_leniently(plan, lambda: file)
     negatives, positives = histogram.counts.sum(axis=1).tolist()
     assert odd.failure == ""
@@ -183,7 +182,7 @@ def test_a_positive_label_that_is_spelled_otherwise(
     text = "y,p\n" + "".join(f"{label},0.{n + 2}\n" for n, label in enumerate(labels))
     found, others, seen = counted(site, text, plan=plan)
     assert (found, others, seen.other_labels) == (positives, len(labels) - positives, odd)
-    count = partial(count_rows, plan, declared_rows(site, plan).file(plan))
+    count = partial(count_rows, plan, site.declared_rows(plan).file(plan))
     if odd:
         with pytest.raises(InputError, match="labels are"):
             count()
@@ -195,7 +194,7 @@ def test_labels_in_numbers_are_translated_too(tmp_path):
     site = declare(tmp_path, 'path = "rows.parquet"\nlabel = "y"\nscore = "p"\npositive = "2"')
     table = pa.table({"y": [1, 2, None, 2], "p": [0.1, 0.2, 0.3, 0.4]})
     pq.write_table(table, tmp_path / "rows.parquet")
-    histogram, odd = count_leniently(PLAN, lambda: declared_rows(site, PLAN).file(PLAN))
+    histogram, odd = count_leniently(PLAN, lambda: site.declared_rows(PLAN).file(PLAN))
     assert histogram.counts.sum(axis=1).tolist() == [2, 2]
     assert (odd.missing_labels, odd.other_labels) == (1, 0)
 
@@ -205,7 +204,7 @@ def test_classes_are_not_translated(tmp_path):
         tmp_path, 'path = "x.csv"\nlabel = "y"\npositive = "ja"\nclasses = {a = "p", b = "q"}'
     )
     plan = plan_for(fg.DistributedDP(1.0), bins=8, task=fg.MulticlassTask(labels=["a", "b"]))
-    assert declared_rows(site, plan).positive is None
+    assert site.declared_rows(plan).positive is None
 
 
 @pytest.mark.parametrize(
@@ -217,7 +216,7 @@ def test_a_file_of_another_encoding(tmp_path, encoding):
         f'path = "rows.csv"\nlabel = "größe"\nscore = "p"\npositive = "ä"\nencoding = "{encoding}"',
     )
     assert counted(site, "größe,p\nä,0.2\nö,0.3\nä,0.9\n", encoding)[:2] == (2, 1)
-    exact = count_rows(PLAN, declared_rows(site, PLAN).file(PLAN))
+    exact = count_rows(PLAN, site.declared_rows(PLAN).file(PLAN))
     assert exact.counts.sum(axis=1).tolist() == [1, 2]
 
 
@@ -228,7 +227,7 @@ def test_a_byte_that_no_text_has_spoils_its_row_alone(tmp_path):
     positives, negatives, odd = counted(site, b"y,p\n1,0.2\n\x81,0.3\n0,0.4\n1,0.9\n")
     assert (positives, negatives, odd.other_labels) == (2, 2, 1)
     with pytest.raises(InputError, match="is not CP1252 text"):
-        count_rows(PLAN, declared_rows(site, PLAN).file(PLAN))
+        count_rows(PLAN, site.declared_rows(PLAN).file(PLAN))
 
 
 @pytest.mark.parametrize("encoding", ["punycode", "idna", "base64", "no such", ""])
@@ -237,4 +236,4 @@ def test_encodings_of_no_text_are_refused(tmp_path, encoding):
     site = declare(tmp_path, table)
     (tmp_path / "rows.csv").write_text("y,p\n1,0.5\n")
     with pytest.raises(InputError, match="encoding must be"):
-        declared_rows(site, PLAN).file(PLAN)
+        site.declared_rows(PLAN).file(PLAN)

@@ -44,13 +44,12 @@ from fedgauge.engines.exchange import join as join_with
 from fedgauge.engines.exchange import submit as submit_rows
 from fedgauge.engines.participant import Participant
 from fedgauge.engines.review import Rehearsal, rehearse
-from fedgauge.engines.site_rows import Rows
 from fedgauge.errors import InputError
 from fedgauge.plan.explain import brief
 from fedgauge.secagg import Invitation, Stage
 from fedgauge.site import Site
 from fedgauge.site.ledger import Spend, total_of
-from fedgauge.site.rows import NamedRows
+from fedgauge.site.rows import NamedRows, Rows
 from fedgauge.vertical.label_party import ROW_KINDS, NamedLabels
 
 FILE = "CSV, TSV (also .gz) or Parquet of labels and scores, or of labels and ids."

@@ -22,11 +22,9 @@ from fedgauge.cli.terminal import (
     warn,
     with_progress,
 )
-from fedgauge.engines.coordinator import Coordinator, Finished, Waiting
-from fedgauge.engines.coordinator import Run as Evaluating
+from fedgauge.engines.coordinator import Coordinator, EvaluationSeries, Finished, Waiting
 from fedgauge.engines.exchange import HOLDS_ONE, RESULT, Exchange, Progress, knows, place_of
-from fedgauge.engines.folder import open_folder
-from fedgauge.engines.remote_folder import is_remote
+from fedgauge.engines.folder import is_remote, open_folder
 from fedgauge.engines.review import NAMED_BY, BudgetState, JoinedSession, Review
 from fedgauge.engines.review import approve as approve_as
 from fedgauge.engines.review import review as look_at
@@ -242,7 +240,7 @@ def run_unattended(
         members = _invited(site, invite, take_part_too=take_part_too)
     else:
         members = _given_bins(site, totals)
-    run = Evaluating(
+    run = EvaluationSeries(
         folder,
         site,
         loaded,

@@ -538,7 +538,7 @@ def names_of(column: str, values: Any, what: str) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(chosen), pa.array(places, pa.string()))
 
 
-class _Rows(RowSource):
+class _TableRows(RowSource):
     """Rows of which those without a label or a score may be left out."""
 
     _columns: NamedColumns
@@ -564,7 +564,7 @@ class _Rows(RowSource):
         self.dropped = dropped
 
 
-class ScoreFile(_Rows):
+class ScoreFile(_TableRows):
     r"""A file with the labels and scores of one client, one row an example.
 
     Call it for its examples, batch after batch: memory does not depend on the size of the file,
@@ -684,7 +684,7 @@ def check_schema(schema: pa.Schema, columns: NamedColumns) -> None:
         columns.lenient_scores(name, pa.nulls(0, schema.field(name).type))
 
 
-class ScoreTable(_Rows):
+class ScoreTable(_TableRows):
     """Labels and scores of many clients, told apart by a column, or of one client.
 
     Parameters

@@ -98,7 +98,7 @@ def _rows(file: BinaryIO, decimal: str) -> Iterator[tuple[int, list[str]]]:
     try:
         with zipfile.ZipFile(file) as parts:
             sheet, words = _find(parts)
-            reader = _Rows(_Words.all(parts, words) if words else [], decimal)
+            reader = _SheetRows(_Words.all(parts, words) if words else [], decimal)
             for _ in reader.read(_opened(parts, sheet, _MOST_SHEET)):
                 yield from reader.found
                 reader.found.clear()
@@ -142,7 +142,7 @@ def _opened(parts: zipfile.ZipFile, name: str, most: int) -> IO[bytes]:
     return parts.open(info)
 
 
-class _Reader:
+class _PartReader:
     """Takes the elements of one part of a workbook, and refuses what none has."""
 
     def __init__(self) -> None:
@@ -207,7 +207,7 @@ def _refuse(*_: Any) -> None:
     raise InputError(_DAMAGED)
 
 
-class _Elements(_Reader):
+class _Elements(_PartReader):
     """The attributes of all elements of one kind."""
 
     def __init__(self, tag: str) -> None:
@@ -228,7 +228,7 @@ class _Elements(_Reader):
             self.found.append(attributes)
 
 
-class _Words(_Reader):
+class _Words(_PartReader):
     """The words that cells refer to by number; how they sound is left out (``rPh``)."""
 
     def __init__(self) -> None:
@@ -263,7 +263,7 @@ class _Words(_Reader):
             self._runs.clear()
 
 
-class _Rows(_Words):
+class _SheetRows(_Words):
     """The rows of a sheet, as text: numbers, and the values of cells within one row."""
 
     def __init__(self, words: list[str], decimal: str) -> None:

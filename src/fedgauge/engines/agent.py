@@ -20,11 +20,10 @@ from fedgauge.engines.exchange import INVITATION, Exchange, join, submit, take_p
 from fedgauge.engines.folder import Folder, open_folder
 from fedgauge.engines.participant import STEPS, Participant, judge_origin
 from fedgauge.engines.review import review
-from fedgauge.engines.site_rows import Rows
 from fedgauge.errors import FedgaugeError, PlanRefused, SiteError
 from fedgauge.secagg import Invitation, Stage
 from fedgauge.site import Site
-from fedgauge.site.rows import NamedRows
+from fedgauge.site.rows import NamedRows, Rows
 from fedgauge.storage import MALFORMED, read_bounded
 
 Kind = Literal["joined", "answered", "waiting", "refused", "warning", "ended", "failed"]

@@ -1,15 +1,19 @@
-"""One way from a client's rows to the numbers it adds, and from the sum to what is released."""
+"""One way from a client's rows to the numbers it adds, and from the sum to what is released.
+
+Also the summary of its rows that a client's operator gets.
+"""
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedgauge.data.columns import read_column, read_leniently
 from fedgauge.data.examples import Data, Examples, Pair, RowSource, read_batches
-from fedgauge.data.row_checks import LenientRows, Oddities, RowSummary, in_short
+from fedgauge.data.row_checks import LenientRows, Oddities, Parts, RowSummary, in_short
 from fedgauge.errors import InputError, InputWarning, PlanError, ResultWithheld
 from fedgauge.estimation.counts import Released
 from fedgauge.estimation.repair import consistent
@@ -19,13 +23,14 @@ from fedgauge.histograms.cut_points import CutPoints
 from fedgauge.histograms.histogram import Draw, ScoreHistogram, mapped
 from fedgauge.histograms.tables import MergedEdges, TableSum
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.explain import summarise
+from fedgauge.plan.task import OTHER, Task
 from fedgauge.plan.two_rounds import Found
 from fedgauge.privacy.keystream import KeptKeystream, WordSource
 from fedgauge.privacy.units import LenientLimiter, limit_rows
 from fedgauge.secagg.masking import check_size
 
 Numbers = NDArray[np.int64]
+_ENOUGH: Final = 50  # rows of a class, to say that its scores are lower than another class's
 
 
 def count(batches: Iterable[Pair | Examples], plan: EvaluationPlan) -> ScoreHistogram:
@@ -319,3 +324,59 @@ def _split(plan: EvaluationPlan, total: Numbers) -> tuple[Numbers, tuple[TableSu
     first = plan.numbers - sum(cells)
     counted, *tables = np.split(total, first + np.cumsum([0, *cells[:-1]]).astype(int))
     return counted, tuple(map(TableSum, plan.tables, tables))
+
+
+def summarise(task: Task, counts: NDArray[Any], oddities: Oddities) -> RowSummary:
+    """A summary of a client's rows for its operator, from counts by channel and bin."""
+    if task.two is not None:  # no class is told apart yet
+        return RowSummary(None, oddities)
+    labels, positives = _labels(task, counts), None
+    if labels is None:
+        (whole, *_) = task.slices  # of all rows, by the first score
+        positives = int(counts[list(task.contrast(whole).positives)].sum())
+    groups = tuple(_groups(task, counts))
+    return RowSummary(positives, oddities, labels, groups, _swapped(task, counts))
+
+
+def _labels(task: Task, counts: NDArray[Any]) -> Parts | None:
+    """Rows of each class, or positives of each label, where there are several."""
+    if task.labels_told == (None,):
+        return None
+    whole = task.slices[: len(task.labels_told)]  # of the first model
+    rows = {
+        str(each.label): int(counts[list(task.contrast(each).positives)].sum()) for each in whole
+    }
+    return Parts("of classes" if task.layout.classes else "positive", rows)
+
+
+def _groups(task: Task, counts: NDArray[Any]) -> list[Parts]:
+    """Rows of each value of every grouping, by the first score."""
+    layout, parts = task.layout, []
+    for name, values in layout.groups:
+        block = next(each for each in layout.blocks if name in each.grouping)
+        size = layout.cells(block.grouping) * layout.by_block
+        rows = counts[block.first : block.first + size].sum(axis=1)
+        sizes = [len(dict(layout.groups)[each]) + 1 for each in block.grouping]
+        by_value = np.moveaxis(rows.reshape(*sizes, -1), block.grouping.index(name), 0)
+        totals = by_value.reshape(len(values) + 1, -1).sum(axis=1).tolist()
+        parts.append(Parts(name, dict(zip((*values, OTHER), totals, strict=True))))
+    return parts
+
+
+def _swapped(task: Task, counts: NDArray[Any]) -> tuple[str, ...]:
+    """Classes that look mixed up: each scores highest, on average, in another of them."""
+    layout, classes, bins = task.layout, len(task.layout.classes), counts.shape[1]
+    if not classes:
+        return ()
+    highest = np.arange(classes)
+    for block in layout.blocks[: classes * len(layout.groupings)]:  # of the first model
+        size = layout.cells(block.grouping) * classes
+        by_class = counts[block.first : block.first + size].reshape(-1, classes, bins).sum(axis=0)
+        rows, means = by_class.sum(axis=1), np.full(classes, -np.inf)
+        np.divide(by_class @ np.arange(bins), rows, out=means, where=rows >= _ENOUGH)
+        if rows[block.column] >= _ENOUGH:
+            highest[block.column] = means.argmax()
+    wrong = np.flatnonzero(highest != np.arange(classes))
+    if not np.array_equal(np.sort(highest[wrong]), wrong):
+        return ()
+    return tuple(str(layout.classes[number]) for number in wrong.tolist())

@@ -1,6 +1,6 @@
 """The coordinator of an exchange: starts it, advances it from round to round, gets the result.
 
-By steps that a person asks for, or by itself (:class:`Run`).
+By steps that a person asks for, or by itself (:class:`EvaluationSeries`).
 """
 
 import hashlib
@@ -315,7 +315,7 @@ class Finished(NamedTuple):
     result: Evaluation
 
 
-class Run:
+class EvaluationSeries:
     """One evaluation of a plan after another, each in a dated folder of its own within a folder.
 
     Where one is under way it is taken up: its state is in the coordinator's `sessions`.

@@ -23,7 +23,6 @@ from fedgauge.data.row_checks import RowSummary
 from fedgauge.engines.findings import require_fit
 from fedgauge.engines.folder import Folder, InTheWay, LocalFolder, beside, open_folder
 from fedgauge.engines.participant import NOT_JOINED, STEPS, Participant, judge_origin
-from fedgauge.engines.site_rows import Rows, read_note, rows_of
 from fedgauge.errors import ExchangeError, FedgaugeError, PlanRefused
 from fedgauge.escaping import in_one_line
 from fedgauge.plan import EvaluationPlan
@@ -33,7 +32,7 @@ from fedgauge.results.record import Record
 from fedgauge.secagg import Invitation, Stage
 from fedgauge.secagg.evidence import Fault, File
 from fedgauge.site import Site
-from fedgauge.site.rows import NamedRows
+from fedgauge.site.rows import NamedRows, Rows, read_note
 
 INVITATION: Final = "invitation.fgx"
 EVIDENCE: Final = "evidence.fgx"
@@ -580,7 +579,7 @@ def _rows_to_join(
         if before is not None and rows in (None, before):
             return before  # of the period in which it joined
         judge_origin(site, invitation)  # before its plan is read
-        return rows_of(site, invitation.plan, rows)
+        return site.rows(invitation.plan, rows)
     note = participant.recall(invitation.session) or participant.recall(invitation.follows)
     if note is None:
         raise ExchangeError(NOT_JOINED)

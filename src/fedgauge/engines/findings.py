@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 from fedgauge import storage
 from fedgauge.data.examples import Data
 from fedgauge.data.row_checks import LenientRows, RowSummary
-from fedgauge.engines.contribution import count_leniently
-from fedgauge.engines.site_rows import Rows
+from fedgauge.engines.contribution import count_leniently, summarise
 from fedgauge.errors import InputError, SiteError
 from fedgauge.metrics.areas import straight_auc
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.explain import summarise
 from fedgauge.plan.two_rounds import Found
 from fedgauge.site import Site
+from fedgauge.site.rows import Rows
 from fedgauge.storage import MALFORMED, read_bounded
 
 _FEW: Final = 10  # rows: an export that broke off; of a class, to say anything about its scores

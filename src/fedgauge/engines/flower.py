@@ -26,7 +26,6 @@ from fedgauge.engines.participant import (
     SimulatedParticipant,
     require_scores,
 )
-from fedgauge.engines.site_rows import declared_rows, read_note
 from fedgauge.errors import (
     CohortTooSmall,
     ExchangeError,
@@ -44,7 +43,7 @@ from fedgauge.protocol import Envelope
 from fedgauge.results.evaluation import Evaluation
 from fedgauge.secagg import Invitation, Replies, Stage, SummationServer
 from fedgauge.site import Site
-from fedgauge.site.rows import NamedRows
+from fedgauge.site.rows import NamedRows, read_note
 from fedgauge.storage import write_whole
 
 try:
@@ -306,7 +305,7 @@ class _DeclaredParticipant:
         def choose(plan: EvaluationPlan) -> None:
             require_scores(plan)
             if invitation.follows is None:  # a second round counts the rows of the first
-                rows = declared_rows(self._site, plan)
+                rows = self._site.declared_rows(plan)
                 rows.check(plan, self._site)
                 require_fit(self._site, plan, rows, by_hand=False, tell=logger.warning)
                 chosen.append(rows)

@@ -82,11 +82,16 @@ def open_folder(where: str | Path | Folder) -> Folder:
     """The folder that a user named: by its path, or by an address such as ``s3://bucket/run-1``."""
     if isinstance(where, Folder):
         return where
-    from fedgauge.engines.remote_folder import RemoteFolder, is_remote  # imports this file
-
     if isinstance(where, str) and is_remote(where):
+        from fedgauge.engines.remote_folder import RemoteFolder  # imports this file
+
         return RemoteFolder(where)
     return LocalFolder(Path(where))
+
+
+def is_remote(where: str) -> bool:
+    """Whether a folder is named by an address, such as ``s3://bucket/run-1``."""
+    return "://" in where
 
 
 def beside(name: str, data: bytes) -> str:

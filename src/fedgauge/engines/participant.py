@@ -25,6 +25,7 @@ from fedgauge.engines.contribution import (
     count_leniently,
     count_rows,
     same_contribution,
+    summarise,
 )
 from fedgauge.errors import (
     ExchangeError,
@@ -39,7 +40,6 @@ from fedgauge.errors import (
 from fedgauge.histograms.histogram import ScoreHistogram
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan import EvaluationPlan, plan
-from fedgauge.plan.explain import summarise
 from fedgauge.privacy.keystream import Keystream
 from fedgauge.protocol import Envelope
 from fedgauge.secagg import Invitation, Stage, SummationClient

@@ -45,11 +45,6 @@ _REMEDY: Final = (
 T = TypeVar("T")
 
 
-def is_remote(where: str) -> bool:
-    """Whether a folder is named by an address, such as ``s3://bucket/run-1``."""
-    return "://" in where
-
-
 class _Unfit(ExchangeError):
     """What is there is not the file, and to ask again would not help."""
 

@@ -19,7 +19,6 @@ from fedgauge.engines.participant import (
     judge_origin,
     naming,
 )
-from fedgauge.engines.site_rows import Rows, rows_of
 from fedgauge.errors import ExchangeError, FedgaugeError, InputError, located
 from fedgauge.keys import SigningKey, key_to_text
 from fedgauge.plan import EvaluationPlan
@@ -28,6 +27,7 @@ from fedgauge.secagg import Invitation
 from fedgauge.site import Cost, Site
 from fedgauge.site.ledger import Status
 from fedgauge.site.ledger_entries import Kind
+from fedgauge.site.rows import Rows
 from fedgauge.site.site import approval_path, judge_promise
 from fedgauge.site.site import approve as sign
 from fedgauge.site.standing import approval_of, approve_restart, fitting_approvals
@@ -257,7 +257,7 @@ def rehearse(exchange: Exchange, site: Site, rows: Rows | None = None) -> Rehear
     if seen.plan is None:
         return Rehearsal(seen, None, stops=False, refusal=None)
     plan = seen.plan
-    rows = rows_of(site, plan, rows)
+    rows = site.rows(plan, rows)
     rows.check(plan, site)
     judged = judge_rows(site, plan, rows)
     refusal = None if plan.is_noisy else _refusal(site, invitation, plan, rows)

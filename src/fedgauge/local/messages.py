@@ -28,12 +28,12 @@ import numpy as np
 
 from fedgauge.data.examples import Data, Examples
 from fedgauge.data.row_checks import LenientRows, Oddities, RowSummary
+from fedgauge.engines.contribution import summarise
 from fedgauge.engines.reports import ID_BYTES, Ids, KeptIds, Turns
 from fedgauge.errors import ReportRefused
 from fedgauge.histograms.channels import Block, ChannelReader
 from fedgauge.histograms.histogram import mapped
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.explain import summarise
 from fedgauge.privacy.keystream import Keystream, WordSource
 from fedgauge.privacy.oracles import Cells, Payloads, draw_topics, randomise_drawn
 

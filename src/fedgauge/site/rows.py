@@ -2,9 +2,10 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
-from typing import Final, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -20,10 +21,14 @@ from fedgauge.data.files import (
 from fedgauge.data.queries import ScoreQuery, connect_by_environment
 from fedgauge.data.row_checks import RowSummary
 from fedgauge.data.text_files import UTF8, Dialect
-from fedgauge.errors import InputError
+from fedgauge.errors import ExchangeError, InputError
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan.task import AnyTask, MeasuredTask, listed, measured_by
 from fedgauge.site.periods import FilePattern
+from fedgauge.storage import MALFORMED
+
+if TYPE_CHECKING:
+    from fedgauge.site.site import Site  # which imports this file
 
 PERIODS: Final = (
     "The site file states that nobody has rows in two periods, so each has a budget of its own."
@@ -31,6 +36,27 @@ PERIODS: Final = (
 _MOST_SHOWN: Final = 5  # names in an option, as an example
 _THE_QUERY: Final = "the query in [data]"  # in the place of a path
 _REPEATED: Final = ("--model-score", "--group")
+
+
+class Rows(Protocol):
+    """A site's rows, as its operator named them when joining."""
+
+    @property
+    def path(self) -> str:
+        """The file."""
+
+    @property
+    def columns(self) -> str:
+        """The columns in words."""
+
+    def check(self, plan: EvaluationPlan, site: "Site") -> None:
+        """Refuse, before anything is spent, a file that cannot be counted under a plan."""
+
+    def data(self, plan: EvaluationPlan, site: "Site") -> Data:
+        """The rows."""
+
+    def warnings(self, counted: RowSummary, plan: EvaluationPlan) -> list[str]:
+        """What is wrong with the rows, as far as they were counted; each names the file."""
 
 
 class NamedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -296,3 +322,14 @@ def _options(option: str, names: Sequence[str | None], columns: int = 1) -> str:
 
 def _pairs(named: Mapping[str, str]) -> str:
     return ", ".join(f"{name}={column}" for name, column in named.items())
+
+
+def read_note(note: bytes, kinds: Sequence[type[Rows]] = (NamedRows,)) -> Rows:
+    """Rows of one of these kinds, as they were noted when a site joined."""
+    for kind in kinds:
+        with suppress(*MALFORMED):
+            return msgspec.json.decode(note, type=kind)
+    raise ExchangeError(
+        "this site's record of which rows it joined with is damaged. Abandon this evaluation and "
+        "join a new one."
+    )

@@ -14,7 +14,7 @@ import msgspec
 
 from fedgauge import storage
 from fedgauge.data.fingerprint import Fingerprint
-from fedgauge.errors import PlanError, PlanRefused, SiteError, located
+from fedgauge.errors import InputError, PlanError, PlanRefused, SiteError, located
 from fedgauge.keys import SigningKey, key_from_text, key_to_text, verify
 from fedgauge.plan import EvaluationPlan
 from fedgauge.plan import plan as plans
@@ -32,7 +32,7 @@ from fedgauge.site.policy import (
     judge_slices,
     read_site_file,
 )
-from fedgauge.site.rows import NamedRows
+from fedgauge.site.rows import NamedRows, Rows
 from fedgauge.storage import MALFORMED, read_bounded
 
 _NO_UNIT: Final = "-"  # an exact sum protects no unit
@@ -156,6 +156,28 @@ class Site:
     def has_periods(self) -> bool:
         """Whether each period of its data has a budget of its own."""
         return self.written.data is not None and self.written.data.periods is not None
+
+    def declared_rows(self, plan: EvaluationPlan) -> NamedRows:
+        """The rows that the site file declares, with the columns of a plan; reads none."""
+        if self.data is None:
+            raise InputError(
+                f"{self.path} does not say which rows this site has. Name the file and its "
+                "columns, or declare them there, in a table [data]."
+            )
+        self.require_in_place(self.data.path)
+        rows = self.data.narrowed(plan)
+        if not plan.task.of_labels:
+            with located(f"[data] in {self.path} does not fit the plan"):
+                rows.by_task(plan.task)
+        return rows
+
+    def rows(self, plan: EvaluationPlan, named: Rows | None) -> Rows:
+        """The rows that were named or, where none were, those that the site file declares."""
+        if named is None:
+            return self.declared_rows(plan)
+        if self.has_periods and named != self.declared_rows(plan):
+            self.refuse_by_hand(f"rows of {named.path}")
+        return named
 
     def require_in_place(self, path: str) -> None:
         """Refuse a file of a period that is a link out of the folder of all periods."""

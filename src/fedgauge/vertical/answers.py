@@ -25,7 +25,7 @@ from fedgauge.data.row_checks import (
     RowSummary,
     in_short,
 )
-from fedgauge.engines.contribution import contribution, count_leniently, release
+from fedgauge.engines.contribution import contribution, count_leniently, release, summarise
 from fedgauge.errors import (
     ExchangeError,
     FedgaugeError,
@@ -43,7 +43,6 @@ from fedgauge.estimation.sanity import chance_of_each, doubt, is_possible
 from fedgauge.histograms.channels import LenientLabelReader
 from fedgauge.keys import SigningKey, verify
 from fedgauge.plan import EvaluationPlan
-from fedgauge.plan.explain import summarise
 from fedgauge.plan.label_rounds import BYTES_PER_NUMBER
 from fedgauge.privacy import DistributedDP, LocalDP
 from fedgauge.privacy.keystream import Keystream

@@ -29,14 +29,13 @@ from fedgauge.engines.participant import (
     judge_coordinator,
     refuse_unread,
 )
-from fedgauge.engines.site_rows import Rows
 from fedgauge.errors import InputError, PlanRefused, ProtocolError, located
 from fedgauge.keys import SigningKey
 from fedgauge.plan import EvaluationPlan
 from fedgauge.protocol import COORDINATOR, EVERYONE, Envelope, Message
 from fedgauge.secagg import Stage
 from fedgauge.site import Site
-from fedgauge.site.rows import NamedRows
+from fedgauge.site.rows import NamedRows, Rows
 from fedgauge.vertical.files import Bins, Roster, require_listed
 from fedgauge.vertical.joining import written_otherwise
 
