@@ -16,9 +16,11 @@ from sites import edit
 
 import fedgauge as fg
 from fedgauge.engines.agent import Agent
-from fedgauge.engines.exchange import INVITATION, Exchange
+from fedgauge.engines.coordinator import Finished
+from fedgauge.engines.exchange import INVITATION, RESULT, Exchange
+from fedgauge.engines.folder import LocalFolder
 from fedgauge.engines.participant import invited
-from fedgauge.errors import LedgerError, PlanRefused, SiteError
+from fedgauge.errors import ExchangeError, LedgerError, PlanRefused, SiteError
 from fedgauge.keys import SigningKey
 from fedgauge.secagg import SummationServer
 from fedgauge.site import add_approver, add_trust
@@ -391,3 +393,56 @@ def test_the_log_shows_no_control_characters(hospitals):
         assert "\x1b" not in done.output
         assert "\u202e" not in done.output
         assert "U+001B" in done.output
+
+
+# Whoever can write to the folder of a run that was stopped before it showed its result.
+
+
+def until_result(hospitals):
+    """A result that the coordinator has not closed yet, and so gets again."""
+    while not isinstance(outcome := hospitals.tick(), Finished):
+        pass
+    return outcome
+
+
+def made_up(hospitals):
+    """A result that nobody signed."""
+    return fg.evaluate({name: hospitals.rows_of(name, "2020-W01") for name in hospitals.names})
+
+
+def test_a_result_is_swapped_after_it_was_checked(hospitals, monkeypatch):
+    """What is shown are the bytes that were checked, whatever the file holds by then."""
+    finished = until_result(hospitals)
+    path = hospitals.shared / finished.place / RESULT
+    forged, read = made_up(hospitals).record.to_json(), LocalFolder.read
+    reads = []
+
+    def swapped(folder, name, most):
+        data = read(folder, name, most)
+        if name == RESULT:
+            reads.append(name)
+            path.write_bytes(forged)
+        return data
+
+    monkeypatch.setattr(LocalFolder, "read", swapped)
+    again = hospitals.running().step(hospitals.clock)
+    assert reads
+    assert path.read_bytes() == forged
+    assert again.result.record.to_json() == finished.result.record.to_json()
+
+
+@pytest.mark.parametrize("of", ["nobody", "last week"])
+def test_another_result_is_put_in_place_of_a_result(hospitals, of):
+    """Unsigned, or that of last week with its invitation."""
+    earlier = hospitals.until_finished()
+    hospitals.clock += WEEK
+    hospitals.export_all()
+    finished = until_result(hospitals)
+    before, now = (hospitals.shared / each.place for each in (earlier, finished))
+    if of == "nobody":
+        (now / RESULT).write_bytes(made_up(hospitals).record.to_json())
+    else:
+        for name in (INVITATION, RESULT):
+            (now / name).write_bytes((before / name).read_bytes())
+    with pytest.raises(ExchangeError, match="its result is not there"):
+        hospitals.running().step(hospitals.clock)

@@ -23,7 +23,7 @@ from fedgauge.cli.terminal import (
     with_progress,
 )
 from fedgauge.engines.coordinator import Coordinator, EvaluationSeries, Finished, Waiting
-from fedgauge.engines.exchange import HOLDS_ONE, RESULT, Exchange, Progress, knows, place_of
+from fedgauge.engines.exchange import HOLDS_ONE, Exchange, Progress, knows, place_of
 from fedgauge.engines.folder import is_remote, open_folder
 from fedgauge.engines.review import NAMED_BY, BudgetState, JoinedSession, Review
 from fedgauge.engines.review import approve as approve_as
@@ -59,7 +59,7 @@ def say_progress(progress: Progress, run: str, site: Site) -> None:
     if progress.proved:
         screen.print(f"Again without: fedgauge exchange restart {shlex.quote(run)} NEW")
     if progress.finished:
-        screen.print("Finished: the result is in result.json")
+        screen.print(f"Finished: the result is in {progress.result}")
         return
     asked = len(progress.answered) + len(progress.missing)
     where = f"round {progress.stage:d} of {len(Stage)}"
@@ -424,7 +424,8 @@ def advance(
     for told in exchange.progress().faults:
         warn(told)
     screen.print(f"Saved {exchange.result_path}")
-    result = RESULT if is_remote(run) else shlex.quote(exchange.result_path)
+    place = exchange.result_path
+    result = place.rpartition("/")[2] if is_remote(run) else shlex.quote(place)
     copy = " copy it and" if is_remote(run) else ""
     check = f"fedgauge verify {result} --key {key_to_text(site.key.public)}"
     screen.print(f"Signed. Readers{copy} check it:\n  {check}")

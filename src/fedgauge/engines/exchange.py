@@ -59,11 +59,16 @@ class Progress:
     stage: Stage
     answered: tuple[str, ...]
     missing: tuple[str, ...]
-    finished: bool
+    result: str | None  # the name of its file
     paid: int = 0
     set_aside: dict[str, str] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
     proved: bool = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether the result is there, signed and confirmed."""
+        return self.result is not None
 
     @property
     def verb(self) -> str:
@@ -82,11 +87,12 @@ class Exchange:
         self._folder = open_folder(folder)
         self._site = site
         self.in_the_way: list[str] = []  # what others put where files were to go, in words
+        self._result = RESULT
 
     @property
     def result_path(self) -> str:
-        """Where the result will be."""
-        return self._folder.place(RESULT)
+        """Where the result is, once it was written or read here; before, where it will be."""
+        return self._folder.place(self._result)
 
     @property
     def has_folder(self) -> bool:
@@ -165,6 +171,7 @@ class Exchange:
         stage = max((stage for stage in Stage if asked[stage]), default=Stage.ADVERTISE)
         replies, set_aside = self._signed_replies(invitation, stage)
         set_aside |= unused[stage]
+        finished = self.is_finished(invitation, set_aside)
         try:
             faults = self.faults(invitation)
         except FedgaugeError as error:
@@ -175,7 +182,7 @@ class Exchange:
             stage=stage,
             answered=tuple(sorted(names[m] for m in names if m in replies)),
             missing=tuple(sorted(names[m] for m in names if m not in replies)),
-            finished=self._finished(invitation, set_aside),
+            result=self._result if finished else None,
             paid=max(
                 len(replies) if stage == Stage.MASK else len(asked[Stage.AGREE]),
                 self._paid_first(invitation),
@@ -219,16 +226,12 @@ class Exchange:
     def _abandoning(self) -> str:
         return f"fedgauge exchange abandon {shlex.quote(str(self._folder))}"
 
-    def is_finished(self, invitation: Invitation) -> bool:
-        """Whether the result is there, signed and confirmed: anybody could put in another."""
-        return self._finished(invitation, {})
-
-    def _finished(self, invitation: Invitation, aside: dict[str, str]) -> bool:
+    def is_finished(self, invitation: Invitation, aside: dict[str, str] | None = None) -> bool:
+        """Whether the result is there; `aside` gets why what is in its place is none."""
         try:
-            versions = self._folder.versions(RESULT, _MOST_RESULT)
-            _readable(versions, lambda saved: _require_result(saved, invitation))
+            self.result(invitation)
         except FedgaugeError as error:
-            if self._folder.holds(RESULT):
+            if aside is not None and self._folder.holds(RESULT):
                 aside[RESULT] = in_one_line(str(error))
             return False
         return True
@@ -264,11 +267,21 @@ class Exchange:
 
     def write_result(self, data: bytes) -> None:
         """Put the result into the folder, for good."""
-        self._folder.write(RESULT, data, for_good=True)
+        self._result = self._folder.write(RESULT, data, for_good=True)
 
-    def result(self) -> bytes:
-        """The result in the folder; :meth:`is_finished` says whether it counts."""
-        return self._folder.read(RESULT, _MOST_RESULT)
+    def result(self, invitation: Invitation) -> bytes:
+        """The result in the folder, signed and confirmed: anybody could put in another.
+
+        These bytes were checked. Read again, the file may hold others.
+        """
+
+        def checked(version: tuple[str, bytes]) -> tuple[str, bytes]:
+            _require_result(version[1], invitation)
+            return version
+
+        versions = self._folder.versions(RESULT, _MOST_RESULT)
+        ((self._result, data),) = _readable(versions, checked)
+        return data
 
     def write_report(self, page: str) -> str:
         """Put a report beside the result; where it is."""
@@ -492,7 +505,8 @@ def _understood(
             place = folder.place(name)
             raise type(error)(f"cannot use {place} as {kind}: {error} {_AGAIN}") from None
 
-    return _readable(folder.versions(name, most), understood, enough=enough)
+    versions = (data for _, data in folder.versions(name, most))
+    return _readable(versions, understood, enough=enough)
 
 
 def _readable(
