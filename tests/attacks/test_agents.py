@@ -446,3 +446,19 @@ def test_another_result_is_put_in_place_of_a_result(hospitals, of):
             (now / name).write_bytes((before / name).read_bytes())
     with pytest.raises(ExchangeError, match="its result is not there"):
         hospitals.running().step(hospitals.clock)
+
+
+def test_one_run_for_all_spellings_of_a_folder(hospitals, monkeypatch):
+    """Otherwise all sites pay twice; nor is a name taken for that of another place."""
+    monkeypatch.chdir(hospitals.folder)
+    place = hospitals.running().step(hospitals.clock).place
+    link = hospitals.folder / "link"
+    link.symlink_to(hospitals.shared)
+    for spelled in ("shared", "./shared/", f"{link}", f"{hospitals.shared}/../shared"):
+        hospitals.shared = spelled
+        assert hospitals.running().step(hospitals.clock).place == place
+    elsewhere = hospitals.folder / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    hospitals.shared = "shared"
+    assert hospitals.running().step(hospitals.clock).place != place

@@ -4,6 +4,7 @@ By steps that a person asks for, or by itself (:class:`EvaluationSeries`).
 """
 
 import hashlib
+import os
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -14,7 +15,7 @@ import msgspec
 
 from fedgauge import storage
 from fedgauge.engines.exchange import INVITATION, Exchange, Progress, listed, place_of
-from fedgauge.engines.folder import open_folder
+from fedgauge.engines.folder import is_remote, open_folder
 from fedgauge.engines.network import KnownTotals, conclude, follow
 from fedgauge.engines.participant import STEPS
 from fedgauge.errors import ExchangeError, FedgaugeError, PlanError, ProtocolError, SiteError
@@ -357,7 +358,10 @@ class EvaluationSeries:
         self._deadline = deadline
         self._min_sites = min_sites
         self._restart = restart
-        named = hashlib.sha256(f"{plan.digest} {self._folder}".encode()).hexdigest()[:32]
+        where = str(self._folder)
+        if not is_remote(where):
+            where = os.path.realpath(where)  # however it is spelled, from wherever
+        named = hashlib.sha256(f"{plan.digest} {where}".encode()).hexdigest()[:32]
         self._path = site.folder / "sessions" / f"{named}.run"
 
     @contextmanager
