@@ -281,3 +281,14 @@ def test_a_made_up_result_is_there_before_the_run_ends(world, killed):
     world.assert_right(finished.result)
     shown = finished.exchange.result_path.removeprefix("bucket:/")
     assert Bucket.store[shown].getvalue() == finished.result.record.to_json()
+
+
+def test_a_stranger_takes_the_name_of_the_end(world):
+    """Sites see that an attempt was given up, by what the coordinator wrote beside it."""
+    world.start(world.run, EXACT)
+    put("ended.fgx", b"junk")
+    exchange = world.exchange(world.run, A)
+    invitation = exchange.invitation()
+    assert not exchange.has_ended(invitation)
+    world.coordinator(world.run).abandon()
+    assert exchange.has_ended(invitation)

@@ -71,6 +71,22 @@ def test_an_evaluation_by_cron(world):
     assert len(list((world.folder / "shared").iterdir())) == 2
 
 
+def test_a_folder_is_where_the_report_goes(world):
+    """The result is shown all the same, and the next evaluation can begin."""
+    for _ in range(5):
+        assert coordinate(world).exit_code == 3
+        for name in THREE:
+            answer(world, name)
+    (place,) = (world.folder / "shared").iterdir()
+    (place / "report.html").mkdir()
+    done = coordinate(world, "--json")
+    assert done.exit_code == 0
+    assert f"a folder is in its place. Remove {place / 'report.html'}" in done.stderr
+    (told,) = lines(done.stdout)
+    assert (told["result"], told["report"]) == (str(place / "result.json"), None)
+    assert coordinate(world).exit_code == 3
+
+
 def test_what_people_read(world):
     done = coordinate(world)
     assert "Round 1 of 5, join: 0 of 3 answered; waiting for hospital-a" in done.stdout

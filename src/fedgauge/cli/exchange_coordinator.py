@@ -302,15 +302,15 @@ def _say_finished(step: Finished, site: Site, *, as_json: bool) -> None:
     """Write the report, and say where things are."""
     from fedgauge.report.page import report  # it takes a while to load
 
+    result = step.exchange.result_path
     place = step.exchange.write_report(report({step.place: step.result}))
     for told in step.exchange.in_the_way:
         warn(told)
     if as_json:
-        fields = {"event": "finished", "result": step.exchange.result_path, "report": place}
-        typer.echo(msgspec.json.encode(fields))
+        typer.echo(msgspec.json.encode({"event": "finished", "result": result, "report": place}))
         return
     print_result(step.result)
-    screen.print(f"Saved {step.exchange.result_path} and {place}")
+    screen.print(f"Saved {' and '.join(filter(None, (result, place)))}")
     screen.print(f"Readers check it with --key {key_to_text(site.key.public)}")
 
 

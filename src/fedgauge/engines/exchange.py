@@ -283,9 +283,13 @@ class Exchange:
         ((self._result, data),) = _readable(versions, checked)
         return data
 
-    def write_report(self, page: str) -> str:
-        """Put a report beside the result; where it is."""
-        return self._folder.place(self._folder.write(REPORT, page.encode()))
+    def write_report(self, page: str) -> str | None:
+        """Put a report beside the result, unless something is in the way; where it is."""
+        try:
+            return self._folder.place(self._folder.write(REPORT, page.encode()))
+        except InTheWay as told:
+            self.in_the_way.append(str(told))
+            return None
 
     def make(self) -> None:
         """Make the folder, if it is not there, or not any more."""
@@ -305,15 +309,18 @@ class Exchange:
 
     def has_ended(self, invitation: Invitation) -> bool:
         """Whether the coordinator gave up this attempt, by its signature."""
-        folder = self._at(invitation)
-        try:
-            Envelope.from_bytes(folder.read(ENDED, _MOST_END)).check(
+
+        def check(version: tuple[str, bytes]) -> None:
+            Envelope.from_bytes(version[1]).check(
                 invitation.coordinator,
                 session=invitation.session,
                 stage=_AFTER_ALL,
                 sender=COORDINATOR,
                 recipients={EVERYONE},
             )
+
+        try:
+            _readable(self._at(invitation).versions(ENDED, _MOST_END), check)
         except FedgaugeError:
             return False
         return True
