@@ -381,6 +381,25 @@ def test_nobody_else_ends_an_evaluation(hospitals):
     assert hospitals.until_finished().result is not None
 
 
+def test_a_flood_of_files_floods_no_log(hospitals):
+    """A few are named, first those that somebody has to remove, and the others are counted."""
+    outcome = hospitals.running().step(hospitals.clock)
+    place = hospitals.shared / outcome.place
+    (place / RESULT).mkdir()
+    for number in range(1, 2001):
+        (place / f"1-{number}.reply.fgx").touch()
+    waiting = hospitals.running().step(hospitals.clock)
+    aside = waiting.progress.set_aside
+    assert len(aside) == 11
+    assert next(iter(aside)) == RESULT
+    assert "1,991 more" in aside
+    assert len(waiting.why) < 3000
+    assert "1,990 more" in waiting.why
+    told = run("exchange", "status", place, "--site", hospitals.site_file(A)).stdout
+    assert "Set aside 1,991 more: for such reasons" in told
+    assert len(told) < 3000
+
+
 def test_the_log_shows_no_control_characters(hospitals):
     name = "\x1b[2J\u202e"
     (hospitals.shared / name).mkdir()

@@ -44,6 +44,7 @@ _MOST_END: Final = 1000  # bytes
 _AFTER_ALL: Final = len(Stage) + 1  # the stage of what is said of a whole session
 _MOST_EVIDENCE: Final = 1 << 25  # bytes: a thing or two of each of 200 members
 _MOST_RESULT: Final = 1 << 26  # bytes: read at each step, and anybody may have put it there
+_MOST_ASIDE: Final = 10  # files set aside that are named
 HOLDS_ONE: Final = "{} holds an exchange already. Start in an empty folder."
 _AGAIN: Final = "Copy it again, or ask its sender to run the command again."
 _NAMED: Final = re.compile(r"-([0-9a-f]{8})$")  # by its evaluation, as `exchange run` does
@@ -169,13 +170,13 @@ class Exchange:
         unused: dict[Stage, dict[str, str]] = {stage: {} for stage in Stage}
         asked = {stage: set(self._asked(invitation, stage, unused[stage])) for stage in Stage}
         stage = max((stage for stage in Stage if asked[stage]), default=Stage.ADVERTISE)
-        replies, set_aside = self._signed_replies(invitation, stage)
-        set_aside |= unused[stage]
-        finished = self.is_finished(invitation, set_aside)
+        replies, unread = self._signed_replies(invitation, stage)
+        aside: dict[str, str] = {}  # named first: somebody has to remove them
+        finished = self.is_finished(invitation, aside)
         try:
             faults = self.faults(invitation)
         except FedgaugeError as error:
-            faults, set_aside[EVIDENCE] = [], in_one_line(str(error))
+            faults, aside[EVIDENCE] = [], in_one_line(str(error))
         names = {member: self.name(invitation, member) for member in asked[stage]}
         return Progress(
             invitation=invitation,
@@ -187,7 +188,7 @@ class Exchange:
                 len(replies) if stage == Stage.MASK else len(asked[Stage.AGREE]),
                 self._paid_first(invitation),
             ),
-            set_aside=set_aside,
+            set_aside=_some(aside | unread | unused[stage]),
             faults=tuple(
                 fault.in_words(lambda member: self.name(invitation, member)) for fault in faults
             ),
@@ -539,9 +540,17 @@ def _file_name(stage: Stage, member: int, name: str, kind: str) -> str:
     return f"{stage:d}-{STEPS[stage]}.{member + 1}.{name}.{kind}.fgx"
 
 
+def _some(aside: dict[str, str]) -> dict[str, str]:
+    """Some files set aside, and how many more: anybody may fill the folder."""
+    more = len(aside) - _MOST_ASIDE
+    if more <= 0:
+        return aside
+    return dict([*aside.items()][:_MOST_ASIDE]) | {f"{more:,} more": "for such reasons"}
+
+
 def listed(aside: dict[str, str]) -> str:
     """Files set aside, with reasons."""
-    return "; ".join(f"{name}: {reason.rstrip('.')}" for name, reason in aside.items())
+    return "; ".join(f"{name}: {reason.rstrip('.')}" for name, reason in _some(aside).items())
 
 
 def join(
