@@ -12,7 +12,7 @@ import typer
 
 import fedgauge as fg
 from fedgauge.cli.command import command
-from fedgauge.cli.options import HERE, SiteOption
+from fedgauge.cli.options import HERE, Every, SiteOption
 from fedgauge.cli.terminal import (
     fail,
     price,
@@ -189,18 +189,21 @@ class Patience:
     once: Annotated[
         bool, typer.Option("--once", help="Do what can be done now. Exit code 3: not done yet.")
     ] = False
-    every: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.05)] = 10.0
+    every: Every = 10.0
 
     def as_time(self) -> timedelta | None:
         """The deadline of a round."""
         if self.deadline is None:
             return None
         try:
-            return timedelta(**{_UNITS[self.deadline[-1:]]: float(self.deadline[:-1])})
+            patience = timedelta(**{_UNITS[self.deadline[-1:]]: float(self.deadline[:-1])})
         except (KeyError, ValueError, OverflowError):
+            patience = None
+        if patience is None or patience < timedelta():
             raise fg.InputError(
                 f"--deadline is a time such as 3d, 12h or 30m, got {self.deadline!r}."
-            ) from None
+            )
+        return patience
 
 
 @app.command("run", rich_help_panel="Coordinator")
