@@ -127,6 +127,37 @@ def test_one_step_looks_at_some_folders_only(hospitals, monkeypatch):
     assert len(told) == 1000  # each is refused once, and comes to its turn
 
 
+def test_folders_without_an_invitation_take_no_turn(hospitals):
+    """However many: they are not looked into, and what is in the last is joined at once."""
+    for number in range(1000):
+        (hospitals.shared / f"0-{number:04}").mkdir()
+    invite(hospitals, "run")
+    hospitals.look(A)
+    assert last_told(hospitals).kind == "joined"
+
+
+def test_copies_of_what_is_under_way_come_to_their_turn_only(hospitals, monkeypatch):
+    """A site answers in the folder that the coordinator writes to, whichever it found first."""
+    hospitals.running().step(hospitals.clock)
+    (real,) = hospitals.shared.iterdir()
+    for number in range(200):
+        copy = hospitals.shared / f"0-{number:04}"
+        copy.mkdir()
+        os.link(real / INVITATION, copy / INVITATION)
+    looks = []
+    init = Exchange.__init__
+    monkeypatch.setattr(
+        Exchange, "__init__", lambda self, *args: looks.append(1) or init(self, *args)
+    )
+    for _ in range(10):
+        looks.clear()
+        hospitals.look(A)
+        assert len(looks) <= 1 + 50
+        hospitals.clock += MINUTE
+    assert hospitals.until_finished().result is not None
+    assert hospitals.entries(A) == ["reserve", "commit", "sent", "survivors"]
+
+
 def test_two_agents_of_a_site(hospitals):
     """The second does not start; if it did, nothing would be sent or charged twice."""
     first, second = (Agent(hospitals.shared, hospitals.site_file(A)) for _ in range(2))
