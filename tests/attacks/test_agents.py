@@ -21,6 +21,8 @@ from fedgauge.engines.participant import invited
 from fedgauge.errors import LedgerError, PlanRefused, SiteError
 from fedgauge.keys import SigningKey
 from fedgauge.secagg import SummationServer
+from fedgauge.secagg.evidence import File, Signed, WrongDealing
+from fedgauge.secagg.secret_sharing import Kind
 from fedgauge.site import add_approver, add_trust
 from fedgauge.site.rows import NamedRows
 from fedgauge.site.standing import approval_of, approve_ahead
@@ -357,6 +359,34 @@ def test_nothing_is_signed_that_the_site_refuses(hospitals, officer):
 
 
 # Whoever else can write to the folder.
+
+
+def under_way(hospitals):
+    """The folder of an evaluation that one site joined, and its invitation."""
+    hospitals.running().step(hospitals.clock)
+    hospitals.look(A)
+    (place,) = hospitals.shared.iterdir()
+    return place, Exchange(place, hospitals.site(A)).invitation()
+
+
+def test_evidence_of_more_things_than_there_can_be_is_not_judged(hospitals, monkeypatch):
+    """Nor is it read where it is larger than that of so few members can be."""
+    place, invitation = under_way(hospitals)
+    nothing = Signed(b"", bytes(64))
+    found = WrongDealing(0, Kind.MASK, nothing, nothing, [])
+    judged, read = [], []
+    judge = WrongDealing.judged
+    monkeypatch.setattr(WrongDealing, "judged", lambda *a: judged.append(1) or judge(*a))
+    decode = File.from_bytes
+    monkeypatch.setattr(File, "from_bytes", lambda data: read.append(1) or decode(data))
+    for number, times in ((12, 1), (13, 1), (20_000, 0)):
+        data = File(invitation=invitation.data, found=[found] * number).to_bytes()
+        (place / "evidence.fgx").write_bytes(data)
+        judged.clear()
+        read.clear()
+        Exchange(place, hospitals.site(A)).progress()
+        assert len(read) == times
+        assert len(judged) == (12 if number == 12 else 0)
 
 
 def test_a_folder_full_of_rubbish(hospitals):
