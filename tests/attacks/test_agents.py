@@ -16,9 +16,11 @@ from sites import edit
 
 import fedgauge as fg
 from fedgauge.engines.agent import Agent
-from fedgauge.engines.exchange import INVITATION, Exchange
+from fedgauge.engines.coordinator import Finished
+from fedgauge.engines.exchange import INVITATION, RESULT, Exchange
+from fedgauge.engines.folder import LocalFolder
 from fedgauge.engines.participant import invited
-from fedgauge.errors import LedgerError, PlanRefused, SiteError
+from fedgauge.errors import ExchangeError, LedgerError, PlanRefused, SiteError
 from fedgauge.keys import SigningKey
 from fedgauge.secagg import SummationServer
 from fedgauge.secagg.evidence import File, Signed, WrongDealing
@@ -440,6 +442,25 @@ def test_nobody_else_ends_an_evaluation(hospitals):
     assert hospitals.until_finished().result is not None
 
 
+def test_a_flood_of_files_floods_no_log(hospitals):
+    """A few are named, first those that somebody has to remove, and the others are counted."""
+    outcome = hospitals.running().step(hospitals.clock)
+    place = hospitals.shared / outcome.place
+    (place / RESULT).mkdir()
+    for number in range(1, 2001):
+        (place / f"1-{number}.reply.fgx").touch()
+    waiting = hospitals.running().step(hospitals.clock)
+    aside = waiting.progress.set_aside
+    assert len(aside) == 11
+    assert next(iter(aside)) == RESULT
+    assert "1,991 more" in aside
+    assert len(waiting.why) < 3000
+    assert "1,990 more" in waiting.why
+    told = run("exchange", "status", place, "--site", hospitals.site_file(A)).stdout
+    assert "Set aside 1,991 more: for such reasons" in told
+    assert len(told) < 3000
+
+
 def test_the_log_shows_no_control_characters(hospitals):
     name = "\x1b[2J\u202e"
     (hospitals.shared / name).mkdir()
@@ -452,3 +473,72 @@ def test_the_log_shows_no_control_characters(hospitals):
         assert "\x1b" not in done.output
         assert "\u202e" not in done.output
         assert "U+001B" in done.output
+
+
+# Whoever can write to the folder of a run that was stopped before it showed its result.
+
+
+def until_result(hospitals):
+    """A result that the coordinator has not closed yet, and so gets again."""
+    while not isinstance(outcome := hospitals.tick(), Finished):
+        pass
+    return outcome
+
+
+def made_up(hospitals):
+    """A result that nobody signed."""
+    return fg.evaluate({name: hospitals.rows_of(name, "2020-W01") for name in hospitals.names})
+
+
+def test_a_result_is_swapped_after_it_was_checked(hospitals, monkeypatch):
+    """What is shown are the bytes that were checked, whatever the file holds by then."""
+    finished = until_result(hospitals)
+    path = hospitals.shared / finished.place / RESULT
+    forged, read = made_up(hospitals).record.to_json(), LocalFolder.read
+    reads = []
+
+    def swapped(folder, name, most):
+        data = read(folder, name, most)
+        if name == RESULT:
+            reads.append(name)
+            path.write_bytes(forged)
+        return data
+
+    monkeypatch.setattr(LocalFolder, "read", swapped)
+    again = hospitals.running().step(hospitals.clock)
+    assert reads
+    assert path.read_bytes() == forged
+    assert again.result.record.to_json() == finished.result.record.to_json()
+
+
+@pytest.mark.parametrize("of", ["nobody", "last week"])
+def test_another_result_is_put_in_place_of_a_result(hospitals, of):
+    """Unsigned, or that of last week with its invitation."""
+    earlier = hospitals.until_finished()
+    hospitals.clock += WEEK
+    hospitals.export_all()
+    finished = until_result(hospitals)
+    before, now = (hospitals.shared / each.place for each in (earlier, finished))
+    if of == "nobody":
+        (now / RESULT).write_bytes(made_up(hospitals).record.to_json())
+    else:
+        for name in (INVITATION, RESULT):
+            (now / name).write_bytes((before / name).read_bytes())
+    with pytest.raises(ExchangeError, match="its result is not there"):
+        hospitals.running().step(hospitals.clock)
+
+
+def test_one_run_for_all_spellings_of_a_folder(hospitals, monkeypatch):
+    """Otherwise all sites pay twice; nor is a name taken for that of another place."""
+    monkeypatch.chdir(hospitals.folder)
+    place = hospitals.running().step(hospitals.clock).place
+    link = hospitals.folder / "link"
+    link.symlink_to(hospitals.shared)
+    for spelled in ("shared", "./shared/", f"{link}", f"{hospitals.shared}/../shared"):
+        hospitals.shared = spelled
+        assert hospitals.running().step(hospitals.clock).place == place
+    elsewhere = hospitals.folder / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    hospitals.shared = "shared"
+    assert hospitals.running().step(hospitals.clock).place != place

@@ -1,12 +1,14 @@
 """A folder at an address is in the hands of whoever runs the bucket, and of all who may write to
 it. They can make an evaluation late. They stop nothing for good, and learn what a folder shows."""
 
+import json
 import logging
+import re
 import traceback
 
 import pytest
 from commands import complaint, run
-from consortium import A, B, C
+from consortium import COORDINATOR, A, B, C
 from exchange import CLIENTS, EXACT
 from refusals import refused
 
@@ -15,10 +17,11 @@ pytest.importorskip("fsspec", reason="there is no fsspec: pip install 'fedgauge[
 from buckets import SECRET, THREE, Bucket, Errors, RemoteWorld, Strangers, put
 
 import fedgauge as fg
-from fedgauge.engines.coordinator import Coordinator
+from fedgauge.engines.coordinator import Coordinator, EvaluationSeries
 from fedgauge.engines.exchange import Exchange
 from fedgauge.engines.folder import open_folder
 from fedgauge.keys import key_to_text
+from fedgauge.plan import plan as plans
 from fedgauge.secagg import Stage
 from fedgauge.site import add_trust, create_site
 
@@ -239,3 +242,53 @@ def test_a_site_that_a_bucket_hides_is_missed_and_nothing_is_lost(world):
         world.advance(world.run, without_missing=True)  # three must stay
     Bucket.faults = None
     world.assert_right(go_on(world, session))
+
+
+def test_a_made_up_result_takes_the_name_of_the_result(world):
+    """Commands show, name and report the true one, which goes beside it."""
+    session = world.start(world.run, EXACT)
+    forged = fg.evaluate(dict.fromkeys(THREE, CLIENTS[A])).record.to_json()
+    put("result.json", forged)
+    true = go_on(world, session)
+    world.assert_right(true)
+    (name,) = (path for path in Bucket.store if re.search(r"[0-9a-f]{16}\.result\.json$", path))
+    place = f"bucket:/{name}"
+    exchange = world.exchange(world.run)
+    assert exchange.result(exchange.invitation()) == Bucket.store[name].getvalue()
+    assert exchange.result_path == place
+    assert f"result is in {place.rpartition('/')[2]}" in run(*world.arguments(A, "status")).stdout
+    told = json.loads(run(*world.arguments(A, "status"), "--json").stdout)
+    assert told["result"] == place
+    assert place in complaint(run(*world.arguments(A, "join")), 1)
+    assert Bucket.store["/run/result.json"].getvalue() == forged
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_made_up_result_is_there_before_the_run_ends(world, killed):
+    """Also for `exchange run` that was killed before it showed its result."""
+    site = world.site(COORDINATOR)
+    members = [world.keys[name] for name in THREE]
+    series = EvaluationSeries("bucket://runs", site, EXACT, members)
+    place = series.step(plans.now()).place
+    forged = fg.evaluate(dict.fromkeys(THREE, CLIENTS[A])).record.to_json()
+    put("result.json", forged, f"/runs/{place}")
+    for stage in Stage:
+        for name in THREE:
+            world.answer(f"bucket://runs/{place}", name, stage, CLIENTS[name])
+        finished = series.step(plans.now())
+    if killed:
+        finished = EvaluationSeries("bucket://runs", site, EXACT, members).step(plans.now())
+    world.assert_right(finished.result)
+    shown = finished.exchange.result_path.removeprefix("bucket:/")
+    assert Bucket.store[shown].getvalue() == finished.result.record.to_json()
+
+
+def test_a_stranger_takes_the_name_of_the_end(world):
+    """Sites see that an attempt was given up, by what the coordinator wrote beside it."""
+    world.start(world.run, EXACT)
+    put("ended.fgx", b"junk")
+    exchange = world.exchange(world.run, A)
+    invitation = exchange.invitation()
+    assert not exchange.has_ended(invitation)
+    world.coordinator(world.run).abandon()
+    assert exchange.has_ended(invitation)

@@ -112,7 +112,7 @@ def test_a_folder(address):
     assert folder.write("a.fgx", b"one") == "a.fgx"
     other = folder.write("a.fgx", b"two")
     assert folder.write("a.fgx", b"two") == other != "a.fgx"
-    assert [*folder.versions("a.fgx", 10)] == [b"one", b"two"]
+    assert [*folder.versions("a.fgx", 10)] == [("a.fgx", b"one"), (other, b"two")]
     assert folder.write("empty.fgx", b"") == "empty.fgx"
     assert folder.read("empty.fgx", 0) == b""
     refused(fg.ExchangeError, "larger than 2 bytes", folder.read, "a.fgx", 2)

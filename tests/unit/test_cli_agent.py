@@ -71,6 +71,22 @@ def test_an_evaluation_by_cron(world):
     assert len(list((world.folder / "shared").iterdir())) == 2
 
 
+def test_a_folder_is_where_the_report_goes(world):
+    """The result is shown all the same, and the next evaluation can begin."""
+    for _ in range(5):
+        assert coordinate(world).exit_code == 3
+        for name in THREE:
+            answer(world, name)
+    (place,) = (world.folder / "shared").iterdir()
+    (place / "report.html").mkdir()
+    done = coordinate(world, "--json")
+    assert done.exit_code == 0
+    assert f"a folder is in its place. Remove {place / 'report.html'}" in done.stderr
+    (told,) = lines(done.stdout)
+    assert (told["result"], told["report"]) == (str(place / "result.json"), None)
+    assert coordinate(world).exit_code == 3
+
+
 def test_what_people_read(world):
     done = coordinate(world)
     assert "Round 1 of 5, join: 0 of 3 answered; waiting for hospital-a" in done.stdout
@@ -87,10 +103,20 @@ def test_a_deadline_that_is_over(world):
     assert "The deadline is over, and the plan needs them" in done.stdout
 
 
-@pytest.mark.parametrize("deadline", ["3", "d", "3w", "xd", "1e999d", "nand", ""])
+@pytest.mark.parametrize("deadline", ["3", "d", "3w", "xd", "1e999d", "nand", "-1d", ""])
 def test_deadlines_that_are_none(world, deadline):
     told = complaint(coordinate(world, "--deadline", deadline))
     assert "--deadline is a time such as 3d, 12h or 30m" in told
+    assert list((world.folder / "shared").iterdir()) == []
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "-1", "0", "1e300"])
+@pytest.mark.parametrize("command", [coordinate, lambda world, *more: answer(world, A, *more)])
+def test_seconds_that_are_none(world, command, seconds):
+    """Refused before anybody is invited."""
+    done = command(world, f"--every={seconds}")
+    assert done.exit_code == 2
+    assert "--every" in done.stderr
     assert list((world.folder / "shared").iterdir()) == []
 
 
@@ -104,6 +130,7 @@ def test_one_agent_and_one_run_at_a_time(world):
 def test_a_folder_that_is_not_there_is_told(world):
     site = ["--site", world.site_file(A)]
     said = run("site", "run", world.folder / "shraed", "--once", *site)
+    assert said.exit_code == 1
     assert "cannot look into" in said.stderr
     assert "shraed" in said.stderr
 

@@ -12,7 +12,7 @@ import typer
 
 import fedgauge as fg
 from fedgauge.cli.command import command
-from fedgauge.cli.options import HERE, SiteOption
+from fedgauge.cli.options import HERE, Every, SiteOption
 from fedgauge.cli.terminal import (
     fail,
     price,
@@ -23,7 +23,7 @@ from fedgauge.cli.terminal import (
     with_progress,
 )
 from fedgauge.engines.coordinator import Coordinator, EvaluationSeries, Finished, Waiting
-from fedgauge.engines.exchange import HOLDS_ONE, RESULT, Exchange, Progress, knows, place_of
+from fedgauge.engines.exchange import HOLDS_ONE, Exchange, Progress, knows, place_of
 from fedgauge.engines.folder import is_remote, open_folder
 from fedgauge.engines.review import NAMED_BY, BudgetState, JoinedSession, Review
 from fedgauge.engines.review import approve as approve_as
@@ -59,7 +59,7 @@ def say_progress(progress: Progress, run: str, site: Site) -> None:
     if progress.proved:
         screen.print(f"Again without: fedgauge exchange restart {shlex.quote(run)} NEW")
     if progress.finished:
-        screen.print("Finished: the result is in result.json")
+        screen.print(f"Finished: the result is in {progress.result}")
         return
     asked = len(progress.answered) + len(progress.missing)
     where = f"round {progress.stage:d} of {len(Stage)}"
@@ -189,18 +189,21 @@ class Patience:
     once: Annotated[
         bool, typer.Option("--once", help="Do what can be done now. Exit code 3: not done yet.")
     ] = False
-    every: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.05)] = 10.0
+    every: Every = 10.0
 
     def as_time(self) -> timedelta | None:
         """The deadline of a round."""
         if self.deadline is None:
             return None
         try:
-            return timedelta(**{_UNITS[self.deadline[-1:]]: float(self.deadline[:-1])})
+            patience = timedelta(**{_UNITS[self.deadline[-1:]]: float(self.deadline[:-1])})
         except (KeyError, ValueError, OverflowError):
+            patience = None
+        if patience is None or patience < timedelta():
             raise fg.InputError(
                 f"--deadline is a time such as 3d, 12h or 30m, got {self.deadline!r}."
-            ) from None
+            )
+        return patience
 
 
 @app.command("run", rich_help_panel="Coordinator")
@@ -302,15 +305,15 @@ def _say_finished(step: Finished, site: Site, *, as_json: bool) -> None:
     """Write the report, and say where things are."""
     from fedgauge.report.page import report  # it takes a while to load
 
+    result = step.exchange.result_path
     place = step.exchange.write_report(report({step.place: step.result}))
     for told in step.exchange.in_the_way:
         warn(told)
     if as_json:
-        fields = {"event": "finished", "result": step.exchange.result_path, "report": place}
-        typer.echo(msgspec.json.encode(fields))
+        typer.echo(msgspec.json.encode({"event": "finished", "result": result, "report": place}))
         return
     print_result(step.result)
-    screen.print(f"Saved {step.exchange.result_path} and {place}")
+    screen.print(f"Saved {' and '.join(filter(None, (result, place)))}")
     screen.print(f"Readers check it with --key {key_to_text(site.key.public)}")
 
 
@@ -424,7 +427,8 @@ def advance(
     for told in exchange.progress().faults:
         warn(told)
     screen.print(f"Saved {exchange.result_path}")
-    result = RESULT if is_remote(run) else shlex.quote(exchange.result_path)
+    place = exchange.result_path
+    result = place.rpartition("/")[2] if is_remote(run) else shlex.quote(place)
     copy = " copy it and" if is_remote(run) else ""
     check = f"fedgauge verify {result} --key {key_to_text(site.key.public)}"
     screen.print(f"Signed. Readers{copy} check it:\n  {check}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -115,6 +116,18 @@ class NeighbourKind(StrEnum):
 STDOUT = Path("-")  # as --json names it
 SiteOption = Annotated[Path, typer.Option("--site", help="The site file.")]
 HERE: Final = Path("site.toml")
+
+
+def _require_number(seconds: float) -> float:
+    if math.isnan(seconds):  # is in every range
+        raise typer.BadParameter("nan is not a number of seconds.")
+    return seconds
+
+
+Every = Annotated[
+    float,
+    typer.Option(help="Seconds between two looks.", min=0.05, max=86_400, callback=_require_number),
+]
 HintExamples = Annotated[
     int | None, typer.Option("--examples", help="Public hint: about how many examples in all.")
 ]

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from fedgauge import storage
 from fedgauge.cli.command import command
-from fedgauge.cli.options import HERE, FileOptions, Model, SiteOption
+from fedgauge.cli.options import HERE, Every, FileOptions, Model, SiteOption
 from fedgauge.cli.terminal import epsilon_of, price, print_whole, require_consent, screen, warn
 from fedgauge.data.files import ScoreFile
 from fedgauge.doctor import examine
@@ -202,8 +202,10 @@ def dataset(
 @command()
 def run(
     folder: Annotated[str, typer.Argument(help="Where invitations come to.")],
-    every: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.05)] = 10.0,
-    once: Annotated[bool, typer.Option("--once", help="Do what can be done now, and end.")] = False,
+    every: Every = 10.0,
+    once: Annotated[
+        bool, typer.Option("--once", help="Do what can be done now. Exit code 1: something failed.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print each event as one line of JSON.")
     ] = False,
@@ -227,9 +229,12 @@ def run(
     with agent.alone():
         screen.print(f"Waiting for invitations in {in_one_line(folder)}")
         while True:
-            for told in agent.step(plans.now()):
+            events = agent.step(plans.now())
+            for told in events:
                 _say_event(told, as_json=as_json)
             pa.default_memory_pool().release_unused()
+            if once and any(told.kind == "failed" for told in events):
+                raise typer.Exit(1)
             if once or stopped.wait(every):
                 break
 

@@ -4,6 +4,7 @@ By steps that a person asks for, or by itself (:class:`EvaluationSeries`).
 """
 
 import hashlib
+import os
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -14,7 +15,7 @@ import msgspec
 
 from fedgauge import storage
 from fedgauge.engines.exchange import INVITATION, Exchange, Progress, listed, place_of
-from fedgauge.engines.folder import open_folder
+from fedgauge.engines.folder import is_remote, open_folder
 from fedgauge.engines.network import KnownTotals, conclude, follow
 from fedgauge.engines.participant import STEPS
 from fedgauge.errors import ExchangeError, FedgaugeError, PlanError, ProtocolError, SiteError
@@ -357,7 +358,10 @@ class EvaluationSeries:
         self._deadline = deadline
         self._min_sites = min_sites
         self._restart = restart
-        named = hashlib.sha256(f"{plan.digest} {self._folder}".encode()).hexdigest()[:32]
+        where = str(self._folder)
+        if not is_remote(where):
+            where = os.path.realpath(where)  # however it is spelled, from wherever
+        named = hashlib.sha256(f"{plan.digest} {where}".encode()).hexdigest()[:32]
         self._path = site.folder / "sessions" / f"{named}.run"
 
     @contextmanager
@@ -379,7 +383,7 @@ class EvaluationSeries:
         exchange = Exchange(self._folder.folder(note.place), self._site)
         state = self._site.folder / "sessions" / f"{note.evaluation}.server"
         if not state.exists():
-            if (finished := self._finished(note.place, exchange)) is not None:
+            if (finished := self._finished(note, exchange)) is not None:
                 return finished
             if note.round[1] == Stage.OPEN:
                 raise ExchangeError(
@@ -443,14 +447,21 @@ class EvaluationSeries:
         Coordinator(exchange, self._site, totals=self._totals).begin(server)
         return note
 
-    def _finished(self, place: str, exchange: Exchange) -> Finished | None:
-        """The result that an earlier step put into the folder, and was killed before it said so."""
+    def _finished(self, note: _RunNote, exchange: Exchange) -> Finished | None:
+        """The result that an earlier step put into the folder, and was killed before it said so.
+
+        Others could put in that of another evaluation, invitation and all.
+        """
         try:
-            if not exchange.is_finished(exchange.invitation()):
+            invitation = exchange.invitation()
+            evaluation = (invitation.follows or invitation.session).hex()
+            is_mine = invitation.coordinator == self._site.key.public
+            if not (is_mine and evaluation.startswith(note.evaluation)):
                 return None
+            result = exchange.result(invitation)
         except FedgaugeError:
             return None
-        return Finished(place, exchange, Evaluation.from_bytes(exchange.result()))
+        return Finished(note.place, exchange, Evaluation.from_bytes(result))
 
     def _note(self) -> _RunNote | None:
         try:

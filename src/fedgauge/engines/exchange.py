@@ -46,6 +46,7 @@ _MOST_EVIDENCE: Final = 1 << 25  # bytes: a thing or two of each of 200 members
 _MOST_OF_ITSELF: Final = 2000  # bytes of one thing in evidence, but for
 _MOST_OF_A_MEMBER: Final = 1000  # bytes that it holds of each member: a box, digests
 _MOST_RESULT: Final = 1 << 26  # bytes: read at each step, and anybody may have put it there
+_MOST_ASIDE: Final = 10  # files set aside that are named
 HOLDS_ONE: Final = "{} holds an exchange already. Start in an empty folder."
 _AGAIN: Final = "Copy it again, or ask its sender to run the command again."
 _NAMED: Final = re.compile(r"-([0-9a-f]{8})$")  # by its evaluation, as `exchange run` does
@@ -61,11 +62,16 @@ class Progress:
     stage: Stage
     answered: tuple[str, ...]
     missing: tuple[str, ...]
-    finished: bool
+    result: str | None  # the name of its file
     paid: int = 0
     set_aside: dict[str, str] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
     proved: bool = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether the result is there, signed and confirmed."""
+        return self.result is not None
 
     @property
     def verb(self) -> str:
@@ -84,11 +90,12 @@ class Exchange:
         self._folder = open_folder(folder)
         self._site = site
         self.in_the_way: list[str] = []  # what others put where files were to go, in words
+        self._result = RESULT
 
     @property
     def result_path(self) -> str:
-        """Where the result will be."""
-        return self._folder.place(RESULT)
+        """Where the result is, once it was written or read here; before, where it will be."""
+        return self._folder.place(self._result)
 
     @property
     def has_folder(self) -> bool:
@@ -165,24 +172,25 @@ class Exchange:
         unused: dict[Stage, dict[str, str]] = {stage: {} for stage in Stage}
         asked = {stage: set(self._asked(invitation, stage, unused[stage])) for stage in Stage}
         stage = max((stage for stage in Stage if asked[stage]), default=Stage.ADVERTISE)
-        replies, set_aside = self._signed_replies(invitation, stage)
-        set_aside |= unused[stage]
+        replies, unread = self._signed_replies(invitation, stage)
+        aside: dict[str, str] = {}  # named first: somebody has to remove them
+        finished = self.is_finished(invitation, aside)
         try:
             faults = self.faults(invitation)
         except FedgaugeError as error:
-            faults, set_aside[EVIDENCE] = [], in_one_line(str(error))
+            faults, aside[EVIDENCE] = [], in_one_line(str(error))
         names = {member: self.name(invitation, member) for member in asked[stage]}
         return Progress(
             invitation=invitation,
             stage=stage,
             answered=tuple(sorted(names[m] for m in names if m in replies)),
             missing=tuple(sorted(names[m] for m in names if m not in replies)),
-            finished=self._finished(invitation, set_aside),
+            result=self._result if finished else None,
             paid=max(
                 len(replies) if stage == Stage.MASK else len(asked[Stage.AGREE]),
                 self._paid_first(invitation),
             ),
-            set_aside=set_aside,
+            set_aside=_some(aside | unread | unused[stage]),
             faults=tuple(
                 fault.in_words(lambda member: self.name(invitation, member)) for fault in faults
             ),
@@ -221,16 +229,12 @@ class Exchange:
     def _abandoning(self) -> str:
         return f"fedgauge exchange abandon {shlex.quote(str(self._folder))}"
 
-    def is_finished(self, invitation: Invitation) -> bool:
-        """Whether the result is there, signed and confirmed: anybody could put in another."""
-        return self._finished(invitation, {})
-
-    def _finished(self, invitation: Invitation, aside: dict[str, str]) -> bool:
+    def is_finished(self, invitation: Invitation, aside: dict[str, str] | None = None) -> bool:
+        """Whether the result is there; `aside` gets why what is in its place is none."""
         try:
-            versions = self._folder.versions(RESULT, _MOST_RESULT)
-            _readable(versions, lambda saved: _require_result(saved, invitation))
+            self.result(invitation)
         except FedgaugeError as error:
-            if self._folder.holds(RESULT):
+            if aside is not None and self._folder.holds(RESULT):
                 aside[RESULT] = in_one_line(str(error))
             return False
         return True
@@ -270,15 +274,29 @@ class Exchange:
 
     def write_result(self, data: bytes) -> None:
         """Put the result into the folder, for good."""
-        self._folder.write(RESULT, data, for_good=True)
+        self._result = self._folder.write(RESULT, data, for_good=True)
 
-    def result(self) -> bytes:
-        """The result in the folder; :meth:`is_finished` says whether it counts."""
-        return self._folder.read(RESULT, _MOST_RESULT)
+    def result(self, invitation: Invitation) -> bytes:
+        """The result in the folder, signed and confirmed: anybody could put in another.
 
-    def write_report(self, page: str) -> str:
-        """Put a report beside the result; where it is."""
-        return self._folder.place(self._folder.write(REPORT, page.encode()))
+        These bytes were checked. Read again, the file may hold others.
+        """
+
+        def checked(version: tuple[str, bytes]) -> tuple[str, bytes]:
+            _require_result(version[1], invitation)
+            return version
+
+        versions = self._folder.versions(RESULT, _MOST_RESULT)
+        ((self._result, data),) = _readable(versions, checked)
+        return data
+
+    def write_report(self, page: str) -> str | None:
+        """Put a report beside the result, unless something is in the way; where it is."""
+        try:
+            return self._folder.place(self._folder.write(REPORT, page.encode()))
+        except InTheWay as told:
+            self.in_the_way.append(str(told))
+            return None
 
     def make(self) -> None:
         """Make the folder, if it is not there, or not any more."""
@@ -298,15 +316,18 @@ class Exchange:
 
     def has_ended(self, invitation: Invitation) -> bool:
         """Whether the coordinator gave up this attempt, by its signature."""
-        folder = self._at(invitation)
-        try:
-            Envelope.from_bytes(folder.read(ENDED, _MOST_END)).check(
+
+        def check(version: tuple[str, bytes]) -> None:
+            Envelope.from_bytes(version[1]).check(
                 invitation.coordinator,
                 session=invitation.session,
                 stage=_AFTER_ALL,
                 sender=COORDINATOR,
                 recipients={EVERYONE},
             )
+
+        try:
+            _readable(self._at(invitation).versions(ENDED, _MOST_END), check)
         except FedgaugeError:
             return False
         return True
@@ -496,7 +517,8 @@ def _understood(
             place = folder.place(name)
             raise type(error)(f"cannot use {place} as {kind}: {error} {_AGAIN}") from None
 
-    return _readable(folder.versions(name, most), understood, enough=enough)
+    versions = (data for _, data in folder.versions(name, most))
+    return _readable(versions, understood, enough=enough)
 
 
 def _readable(
@@ -522,9 +544,17 @@ def _file_name(stage: Stage, member: int, name: str, kind: str) -> str:
     return f"{stage:d}-{STEPS[stage]}.{member + 1}.{name}.{kind}.fgx"
 
 
+def _some(aside: dict[str, str]) -> dict[str, str]:
+    """Some files set aside, and how many more: anybody may fill the folder."""
+    more = len(aside) - _MOST_ASIDE
+    if more <= 0:
+        return aside
+    return dict([*aside.items()][:_MOST_ASIDE]) | {f"{more:,} more": "for such reasons"}
+
+
 def listed(aside: dict[str, str]) -> str:
     """Files set aside, with reasons."""
-    return "; ".join(f"{name}: {reason.rstrip('.')}" for name, reason in aside.items())
+    return "; ".join(f"{name}: {reason.rstrip('.')}" for name, reason in _some(aside).items())
 
 
 def join(

@@ -58,9 +58,12 @@ class Folder(ABC):
     def read(self, name: str, most: int) -> bytes:
         """The bytes of a file of at most so many; ExchangeError for what is no such file."""
 
-    def versions(self, name: str, most: int) -> Iterator[bytes]:
-        """The same where there may be several files of a name; at least one, or ExchangeError."""
-        yield self.read(name, most)
+    def versions(self, name: str, most: int) -> Iterator[tuple[str, bytes]]:
+        """The same where there may be several files of a name, each with the name it has.
+
+        At least one, or ExchangeError.
+        """
+        yield name, self.read(name, most)
 
     @abstractmethod
     def make(self) -> None:

@@ -94,8 +94,8 @@ class RemoteFolder(Folder):
         except FileNotFoundError:
             raise _Unfit(f"there is no file {self.place(name)}.") from None
 
-    def versions(self, name: str, most: int) -> Iterator[bytes]:
-        """The bytes of a file, and of those beside it: anybody may have taken its name."""
+    def versions(self, name: str, most: int) -> Iterator[tuple[str, bytes]]:
+        """A file, and those beside it: anybody may have taken its name."""
         refused: FedgaugeError | None = None
         found = False
         for each in chain((name,), self._beside(name)):
@@ -105,7 +105,7 @@ class RemoteFolder(Folder):
                 refused = refused or error
             else:
                 found = True
-                yield data
+                yield each, data
         if refused is not None and not found:
             raise refused
 
