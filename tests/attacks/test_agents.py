@@ -23,6 +23,8 @@ from fedgauge.engines.participant import invited
 from fedgauge.errors import ExchangeError, LedgerError, PlanRefused, SiteError
 from fedgauge.keys import SigningKey
 from fedgauge.secagg import SummationServer
+from fedgauge.secagg.evidence import File, Signed, WrongDealing
+from fedgauge.secagg.secret_sharing import Kind
 from fedgauge.site import add_approver, add_trust
 from fedgauge.site.rows import NamedRows
 from fedgauge.site.standing import approval_of, approve_ahead
@@ -127,6 +129,37 @@ def test_one_step_looks_at_some_folders_only(hospitals, monkeypatch):
     for _ in range(25):
         hospitals.look(A)
     assert len(told) == 1000  # each is refused once, and comes to its turn
+
+
+def test_folders_without_an_invitation_take_no_turn(hospitals):
+    """However many: they are not looked into, and what is in the last is joined at once."""
+    for number in range(1000):
+        (hospitals.shared / f"0-{number:04}").mkdir()
+    invite(hospitals, "run")
+    hospitals.look(A)
+    assert last_told(hospitals).kind == "joined"
+
+
+def test_copies_of_what_is_under_way_come_to_their_turn_only(hospitals, monkeypatch):
+    """A site answers in the folder that the coordinator writes to, whichever it found first."""
+    hospitals.running().step(hospitals.clock)
+    (real,) = hospitals.shared.iterdir()
+    for number in range(200):
+        copy = hospitals.shared / f"0-{number:04}"
+        copy.mkdir()
+        os.link(real / INVITATION, copy / INVITATION)
+    looks = []
+    init = Exchange.__init__
+    monkeypatch.setattr(
+        Exchange, "__init__", lambda self, *args: looks.append(1) or init(self, *args)
+    )
+    for _ in range(10):
+        looks.clear()
+        hospitals.look(A)
+        assert len(looks) <= 1 + 50
+        hospitals.clock += MINUTE
+    assert hospitals.until_finished().result is not None
+    assert hospitals.entries(A) == ["reserve", "commit", "sent", "survivors"]
 
 
 def test_two_agents_of_a_site(hospitals):
@@ -328,6 +361,45 @@ def test_nothing_is_signed_that_the_site_refuses(hospitals, officer):
 
 
 # Whoever else can write to the folder.
+
+
+def under_way(hospitals):
+    """The folder of an evaluation that one site joined, and its invitation."""
+    hospitals.running().step(hospitals.clock)
+    hospitals.look(A)
+    (place,) = hospitals.shared.iterdir()
+    return place, Exchange(place, hospitals.site(A)).invitation()
+
+
+def test_junk_in_place_of_the_result_is_not_built(hospitals, monkeypatch):
+    """Empty lists take thirty times the memory of their text."""
+    place, _ = under_way(hospitals)
+    built = []
+    monkeypatch.setattr("fedgauge.results.signature._once_each", built.append)
+    for junk in (b'{"a":{},"b":[[],[]]}', b'{"a":{},"proof":{}}'):
+        (place / "result.json").write_bytes(junk)
+        assert not Exchange(place, hospitals.site(A)).progress().finished
+    assert built == []
+
+
+def test_evidence_of_more_things_than_there_can_be_is_not_judged(hospitals, monkeypatch):
+    """Nor is it read where it is larger than that of so few members can be."""
+    place, invitation = under_way(hospitals)
+    nothing = Signed(b"", bytes(64))
+    found = WrongDealing(0, Kind.MASK, nothing, nothing, [])
+    judged, read = [], []
+    judge = WrongDealing.judged
+    monkeypatch.setattr(WrongDealing, "judged", lambda *a: judged.append(1) or judge(*a))
+    decode = File.from_bytes
+    monkeypatch.setattr(File, "from_bytes", lambda data: read.append(1) or decode(data))
+    for number, times in ((12, 1), (13, 1), (20_000, 0)):
+        data = File(invitation=invitation.data, found=[found] * number).to_bytes()
+        (place / "evidence.fgx").write_bytes(data)
+        judged.clear()
+        read.clear()
+        Exchange(place, hospitals.site(A)).progress()
+        assert len(read) == times
+        assert len(judged) == (12 if number == 12 else 0)
 
 
 def test_a_folder_full_of_rubbish(hospitals):

@@ -193,6 +193,14 @@ def test_a_flood_of_foreign_objects(world):
     world.assert_right(go_on(world, session))
 
 
+def test_a_folder_that_no_address_can_name_is_left_out(world):
+    """An agent would stop at it, and at every step again."""
+    put("x", b"", "/run/a#b")
+    put("x", b"", "/run/good")
+    assert open_folder(world.run).folders() == ["good"]
+    open_folder(world.run).folder("good")
+
+
 def test_a_huge_object_is_not_fetched(world, monkeypatch):
     monkeypatch.setattr("fedgauge.engines.exchange.MOST_BYTES", 1 << 16)
     world.start(world.run, EXACT)

@@ -6,9 +6,10 @@ be lost is in the folder, the ledger and the site's `sessions`: an agent can be 
 
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from traceback import extract_tb
 from typing import Final, Literal, NamedTuple
@@ -28,7 +29,7 @@ from fedgauge.storage import MALFORMED, read_bounded
 
 Kind = Literal["joined", "answered", "waiting", "refused", "warning", "ended", "failed"]
 
-_MOST_LOOKS: Final = 50  # in one step, at folders in which this site does not take part yet
+_MOST_LOOKS: Final = 50  # in one step, at folders whose turn it is; what is under way comes first
 _MOST_SEEN: Final = 1000  # invitations whose first day is remembered
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 _DAY: Final = timedelta(days=1)
@@ -58,7 +59,9 @@ class _Look:
 
     after: datetime = _NEVER
     pause: timedelta = _SOON
-    mine: bool = False  # this site takes part in what is under way there
+    mine: bool = False  # this site takes part in what is under way there, and nowhere further
+    evaluation: str = ""
+    stage: int = 0  # the last that the coordinator asked for there, by its signature
     told: frozenset[str] = frozenset()
 
     def put_off(self, now: datetime, kind: Kind) -> None:
@@ -132,13 +135,25 @@ class Agent:
         due = [place for place in places if self._looks[place].after <= now]
         due.sort(key=lambda place: self._looks[place].after)
         mine = [place for place in due if self._looks[place].mine]
-        return mine + [place for place in due if place not in mine][:_MOST_LOOKS]
+        others = (place for place in due if not self._looks[place].mine)
+        invited = (place for place in others if self._is_invited(place, now))
+        return [*mine, *islice(invited, _MOST_LOOKS)]
+
+    def _is_invited(self, place: str, now: datetime) -> bool:
+        """Whether there is an invitation, or what a look will tell; else it is put off."""
+        with suppress(FedgaugeError):
+            if not self._at(place).holds(INVITATION):
+                self._looks[place].put_off(now, "refused")
+                return False
+        return True
+
+    def _at(self, place: str) -> Folder:
+        return self._folder.folder(place) if place else self._folder
 
     def _look_at(self, place: str, site: Site, now: datetime) -> Iterator[Event]:
         """Do what is due in one folder, and say what was not told before."""
         look = self._looks[place]
-        folder = self._folder.folder(place) if place else self._folder
-        visit = _Visit(folder, site, now, self._kinds, was_mine=look.mine)
+        visit = _Visit(self._at(place), site, now, self._kinds, was_mine=look.mine)
         said: list[tuple[Kind, str]] = []
         try:
             said.extend(visit.steps())
@@ -147,19 +162,30 @@ class Agent:
         except Exception as error:  # a fault in one evaluation must not stop the others
             said.append(("failed", _fault(error)))
         said = [*(("warning", told) for told in visit.warnings), *said]
-        look.mine = visit.mine
+        look.evaluation = visit.evaluation or look.evaluation
+        look.stage = visit.stage or look.stage
+        look.mine = visit.mine and not visit.over and self._is_furthest(look)
         if visit.over:
-            look.after, look.mine = now + _DAY, False
+            look.after = now + _DAY
         elif said and said[-1][0] in _LONGEST:
             look.put_off(now, said[-1][0])
-        elif visit.mine:
+        elif look.mine:
             look.after, look.pause = now, _SOON
         else:
-            look.put_off(now, "refused")
+            look.put_off(now, "waiting" if visit.mine else "refused")
         before, look.told = look.told, frozenset(told for _, told in said)
         for kind, told in said:
             if told not in before:
                 yield Event(now, place, visit.evaluation, kind, told)
+
+    def _is_furthest(self, look: _Look) -> bool:
+        """Whether an evaluation is furthest there: copies of its files come to their turn only."""
+        for other in self._looks.values():
+            if other is not look and other.mine and other.evaluation == look.evaluation:
+                if other.stage >= look.stage:
+                    return False
+                other.mine = False
+        return True
 
 
 class _Visit:
@@ -184,11 +210,10 @@ class _Visit:
         self.mine = was_mine
         self.over = False
         self.evaluation = ""
+        self.stage = 0
 
     def steps(self) -> Iterator[tuple[Kind, str]]:
         """Do what is due."""
-        if not self.mine and not self._folder.holds(INVITATION):
-            return
         invitation = self._exchange.invitation()
         first = invitation.follows or invitation.session
         self.evaluation = first.hex()[:8]
@@ -197,6 +222,7 @@ class _Visit:
         spend = known.get(invitation.session) or known.get(first)
         was_mine, self.mine = self.mine, spend is not None and spend.status != "released"
         progress = self._exchange.progress()
+        self.stage = progress.stage + len(Stage) * (invitation.follows is not None)
         asked = self._site.name in progress.missing
         reveals = asked and progress.stage == Stage.OPEN  # late, and yet it deletes its keys
         if self._exchange.has_ended(invitation) or (progress.finished and not reveals):

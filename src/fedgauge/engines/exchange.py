@@ -30,7 +30,7 @@ from fedgauge.protocol import COORDINATOR, EVERYONE, MOST_BYTES, Envelope
 from fedgauge.results import signature
 from fedgauge.results.record import Record
 from fedgauge.secagg import Invitation, Stage
-from fedgauge.secagg.evidence import Fault, File
+from fedgauge.secagg.evidence import MOST_EACH, Fault, File
 from fedgauge.site import Site
 from fedgauge.site.rows import NamedRows, Rows, read_note
 
@@ -43,6 +43,8 @@ ENDED: Final = "ended.fgx"
 _MOST_END: Final = 1000  # bytes
 _AFTER_ALL: Final = len(Stage) + 1  # the stage of what is said of a whole session
 _MOST_EVIDENCE: Final = 1 << 25  # bytes: a thing or two of each of 200 members
+_MOST_OF_ITSELF: Final = 2000  # bytes of one thing in evidence, but for
+_MOST_OF_A_MEMBER: Final = 1000  # bytes that it holds of each member: a box, digests
 _MOST_RESULT: Final = 1 << 26  # bytes: read at each step, and anybody may have put it there
 _MOST_ASIDE: Final = 10  # files set aside that are named
 HOLDS_ONE: Final = "{} holds an exchange already. Start in an empty folder."
@@ -248,7 +250,11 @@ class Exchange:
                 raise ExchangeError("it is evidence about another evaluation.")
             return evidence.judged()
 
-        found = _readable(_evidence(folder, EVIDENCE), judged, enough=lambda _: False)
+        members = len(invitation.members)
+        each = _MOST_OF_ITSELF + _MOST_OF_A_MEMBER * members
+        most = len(invitation.data) + MOST_EACH * members * each
+        versions = _evidence(folder, EVIDENCE, min(most, _MOST_EVIDENCE))
+        found = _readable(versions, judged, enough=lambda _: False)
         return [*dict.fromkeys(chain.from_iterable(found))]
 
     def write_evidence(self, invitation: Invitation, evidence: File) -> None:
@@ -480,10 +486,8 @@ def _envelopes(
             yield name, data, envelope
 
 
-def _evidence(folder: Folder, name: str) -> list[File]:
-    return _understood(
-        folder, name, "evidence", File.from_bytes, enough=lambda _: False, most=_MOST_EVIDENCE
-    )
+def _evidence(folder: Folder, name: str, most: int = _MOST_EVIDENCE) -> list[File]:
+    return _understood(folder, name, "evidence", File.from_bytes, enough=lambda _: False, most=most)
 
 
 def _require_result(saved: bytes, invitation: Invitation) -> None:

@@ -76,8 +76,14 @@ class RemoteFolder(Folder):
         return sorted(each for each in files if fnmatch.fnmatchcase(each, pattern))
 
     def folders(self) -> list[str]:
-        """The names of folders in it, sorted."""
-        return sorted(name for name, kind in self._listed() if kind == "directory")
+        """The names of folders in it, sorted; those that no address can have are left out."""
+        found = []
+        for name, kind in self._listed():
+            if kind == "directory":
+                with suppress(InputError):
+                    self.folder(name)
+                    found.append(name)
+        return sorted(found)
 
     def folder(self, name: str) -> "RemoteFolder":
         """A folder in it, which need not be there."""

@@ -53,6 +53,12 @@ class Proof(msgspec.Struct, frozen=True):
     signature: bytes
 
 
+class _Proved(msgspec.Struct, frozen=True):
+    """The proof in a result, read without the rest."""
+
+    proof: Proof
+
+
 @dataclass(frozen=True)
 class Signature:
     """Whether a result is what its coordinator signed and its members confirmed.
@@ -171,6 +177,9 @@ def examine(saved: bytes, record: Record) -> Signature:
 def is_signed(saved: bytes, invitation: Invitation) -> bool:
     """Whether the coordinator of an evaluation signed this as its result."""
     try:
+        # Objects are made of nothing else: junk of many lists takes many times its size.
+        if msgspec.json.decode(saved, type=_Proved).proof.invitation != invitation.data:
+            return False
         fields = json.loads(saved, object_pairs_hook=_once_each)
         proof = msgspec.convert(fields["proof"], Proof)
         covered = _covered(fields)

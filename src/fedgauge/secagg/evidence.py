@@ -28,6 +28,7 @@ from fedgauge.secagg.messages import (
 from fedgauge.secagg.secret_sharing import Box, Kind, is_share
 
 _NOTHING: Final = "what is said to be evidence shows nothing."
+MOST_EACH: Final = 4  # things about a member: proved of each of three kinds, or a complaint
 
 
 class Fault(NamedTuple):
@@ -168,6 +169,12 @@ class File(Message, frozen=True):
     def judged(self) -> list[Fault]:
         """What it shows; what shows nothing is passed over, so that it hides nothing either."""
         invitation = Invitation(self.invitation)
+        most = MOST_EACH * len(invitation.members)
+        if len(self.found) > most:
+            raise ProtocolError(
+                f"evidence about {len(invitation.members):,} members has at most {most:,} parts, "
+                f"got {len(self.found):,}."
+            )
         faults = []
         for evidence in self.found:
             with suppress(ProtocolError):
