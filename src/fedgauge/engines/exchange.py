@@ -544,6 +544,7 @@ def join(
     """
     invitation = exchange.invitation()
     exchange.require_open(invitation)
+    site = site.in_session(invitation.follows or invitation.session)
     by_hand, rows = rows is not None, _rows_to_join(site, invitation, rows, kinds)
     told = _teller(invitation, rows, tell, show)
 

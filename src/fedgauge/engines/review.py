@@ -43,6 +43,7 @@ _ENTRIES: Final[dict[Status, Kind]] = {
 class BudgetState(NamedTuple):
     """How a dataset stands, what an evaluation costs, and how many exact sums it would be."""
 
+    dataset: str
     limit: Cost
     spent: Cost
     reserved: Cost
@@ -147,6 +148,7 @@ def approve(site: Site, invitation: Invitation, key: SigningKey, *, evaluation: 
         raise ExchangeError(
             "this is the second of two rounds, and the approval of the first covers both."
         )
+    site = site.in_session(invitation.session)
     plan = judge_invitation(site, invitation)
     if not invitation.session.hex().startswith(evaluation.lower()):
         raise ExchangeError(
@@ -204,7 +206,8 @@ def _budget(site: Site, plan: EvaluationPlan) -> BudgetState:
     assert total.limit is not None  # noqa: S101  (of a whole dataset there is one)
     exact_sums = site.ledger.count_exact(site.dataset)
     sums = 2 if plan.has_two_rounds else 1
-    return BudgetState(total.limit, total.spent, total.reserved, exact_sums, site.cost(plan), sums)
+    stands = (total.limit, total.spent, total.reserved, exact_sums)
+    return BudgetState(site.dataset, *stands, site.cost(plan), sums)
 
 
 def _name(names: Mapping[bytes, str], key: bytes) -> str:
@@ -253,6 +256,7 @@ def rehearse(exchange: Exchange, site: Site, rows: Rows | None = None) -> Rehear
             "there is nothing left to check: the second round uses the rows of the first."
         )
     _require_unspent(site, invitation.session)
+    site = site.in_session(invitation.session)
     seen = review(site, invitation)
     if seen.plan is None:
         return Rehearsal(seen, None, stops=False, refusal=None)
