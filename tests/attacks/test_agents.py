@@ -149,6 +149,21 @@ def test_two_agents_of_a_site(hospitals):
     assert hospitals.entries(A) == ["reserve", "commit", "sent", "survivors"]
 
 
+def test_what_is_given_back_counts_for_the_day(hospitals):
+    """Else a coordinator could ask as often as it likes, at no cost."""
+    edit_site(hospitals, "daily = 10", "daily = 1")
+    first = invite(hospitals, "first")
+    hospitals.look(A)
+    Exchange(hospitals.shared / "first", hospitals.site(COORDINATOR)).write_end(first)
+    hospitals.clock += MINUTE
+    hospitals.look(A)
+    assert hospitals.entries(A) == ["reserve", "release"]
+    invite(hospitals, "second")
+    hospitals.look(A)
+    assert last_told(hospitals).kind == "refused"
+    assert hospitals.entries(A) == ["reserve", "release"]
+
+
 # Periods.
 
 

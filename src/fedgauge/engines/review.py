@@ -9,7 +9,7 @@ from fedgauge.data.examples import read_batches
 from fedgauge.data.row_checks import RowSummary
 from fedgauge.engines.contribution import count_exactly
 from fedgauge.engines.exchange import Exchange, load_invitation
-from fedgauge.engines.findings import JudgedRows, judge_rows
+from fedgauge.engines.findings import JudgedRows, allow, judge_rows
 from fedgauge.engines.participant import (
     Participant,
     check_ledger,
@@ -246,8 +246,9 @@ class Rehearsal(NamedTuple):
 def rehearse(exchange: Exchange, site: Site, rows: Rows | None = None) -> Rehearsal:
     """What would become of these rows, and of the plan, were this site to join with them.
 
-    Nothing of the rows leaves: neither a reply nor an entry in the ledger is made. An operator who
-    joins or stays away because of it tells by that what no engine would.
+    Nothing of the rows leaves: neither a reply nor an entry in the ledger is made. Declared rows
+    that stopped this site may join once nothing is found. An operator who joins or stays away
+    because of it tells by that what no engine would.
     """
     invitation = exchange.invitation()
     exchange.require_open(invitation)
@@ -260,12 +261,14 @@ def rehearse(exchange: Exchange, site: Site, rows: Rows | None = None) -> Rehear
     seen = review(site, invitation)
     if seen.plan is None:
         return Rehearsal(seen, None, stops=False, refusal=None)
-    plan = seen.plan
+    plan, declared = seen.plan, rows is None
     rows = site.rows(plan, rows)
     rows.check(plan, site)
     judged = judge_rows(site, plan, rows)
     refusal = None if plan.is_noisy else _refusal(site, invitation, plan, rows)
     stops = bool(judged.findings) and site.policy.findings == "stop"
+    if declared and not judged.findings:
+        allow(site, rows)
     return Rehearsal(seen, judged, stops, refusal)
 
 
