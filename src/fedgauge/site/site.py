@@ -189,14 +189,18 @@ class Site:
         return named
 
     def require_in_place(self, path: str) -> None:
-        """Refuse a file of a period that is a link out of the folder of all periods."""
+        """Refuse a file of a period that is a link, or outside the folder of all periods.
+
+        It could be any file of the site, or the rows of another period.
+        """
         data = self.written.data
         if data is None or not data.pattern.period:
             return
         folder = self.folder / data.pattern.folder
-        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
+        within = Path(path).relative_to(folder)
+        if os.path.realpath(path) != os.path.join(os.path.realpath(folder), within):
             raise SiteError(
-                f"{path} lies outside {folder}, or is a link out of it. Put the file there."
+                f"{path} lies outside {folder}, or behind a link. Put the file itself there."
             )
 
     @property
