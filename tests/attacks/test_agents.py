@@ -183,6 +183,57 @@ def test_two_agents_of_a_site(hospitals):
     assert hospitals.entries(A) == ["reserve", "commit", "sent", "survivors"]
 
 
+def test_what_is_given_back_counts_for_the_day(hospitals):
+    """Else a coordinator could ask as often as it likes, at no cost."""
+    edit_site(hospitals, "daily = 10", "daily = 1")
+    first = invite(hospitals, "first")
+    hospitals.look(A)
+    Exchange(hospitals.shared / "first", hospitals.site(COORDINATOR)).write_end(first)
+    hospitals.clock += MINUTE
+    hospitals.look(A)
+    assert hospitals.entries(A) == ["reserve", "release"]
+    invite(hospitals, "second")
+    hospitals.look(A)
+    assert last_told(hospitals).kind == "refused"
+    assert hospitals.entries(A) == ["reserve", "release"]
+
+
+# Periods.
+
+
+def charged(hospitals):
+    return [each.account.dataset for each in hospitals.site(A).ledger.sessions().values()]
+
+
+def test_a_day_that_was_full_does_not_change_which_rows_are_counted(hospitals):
+    """The second invitation came on Sunday, too, and is joined a day later."""
+    edit_site(hospitals, "daily = 10", "daily = 1")
+    hospitals.clock += 6 * DAY
+    for number in range(2):
+        invite(hospitals, f"{number}")
+    hospitals.look(A)
+    assert joined(hospitals) == 1
+    hospitals.clock += DAY + MINUTE
+    hospitals.look(A)
+    assert charged(hospitals) == ["stroke-2026-W01"] * 2
+
+
+def test_an_officer_signs_for_the_week_in_which_the_agent_saw_it(hospitals, officer):
+    hospitals.clock += 6 * DAY
+    invitation = invite(hospitals, "run")
+    hospitals.look(A)
+    assert last_told(hospitals).kind == "waiting"
+    hospitals.clock += DAY
+    hospitals.export_all()
+    site = hospitals.site(A)
+    assert site.dataset == "stroke-2026-W02"
+    assert review(site, invitation).budget.dataset == "stroke-2026-W01"
+    approve(site, invitation, officer, evaluation=invitation.session.hex())
+    assert review(site, invitation).approver == "officer"
+    hospitals.look(A)
+    assert charged(hospitals) == ["stroke-2026-W01"]
+
+
 # Standing approvals.
 
 

@@ -28,9 +28,9 @@ def world(tmp_path):
     return world
 
 
-def sign(world, run):
+def sign(world, run, officer="officer"):
     invitation = world.exchange(run, A).invitation()
-    key = SigningKey.load(world.folder / "officer.key")
+    key = SigningKey.load(world.folder / f"{officer}.key")
     approve(world.site(A), invitation, key, evaluation=invitation.session.hex())
 
 
@@ -77,7 +77,8 @@ def test_one_signature_is_for_one_attempt_at_a_time(world):
     refused_to_join(world, restart(world, "third", [A, B, C]))
 
 
-def test_what_was_paid_for_needs_another_signature(world):
+def pay(world):
+    """Go through the evaluation that was approved, up to what it costs."""
     for name in NAMES:
         world.answer(world.run, name, Stage.ADVERTISE)
     world.advance(world.run)
@@ -86,10 +87,40 @@ def test_what_was_paid_for_needs_another_signature(world):
     world.advance(world.run)
     world.answer(world.run, A, Stage.MASK)
     leave(world, world.run)
+
+
+def test_what_was_paid_for_needs_another_signature(world):
+    pay(world)
     run = restart(world, "again", [A, B, C])
     refused_to_join(world, run)
     sign(world, run)
     world.answer(run, A, Stage.ADVERTISE)
+
+
+@pytest.mark.parametrize("second", ["deputy", "a day later"])
+def test_two_signatures_for_one_evaluation_pay_for_one(world, monkeypatch, second):
+    """By another officer, or by the same: who signs twice approves of nothing more."""
+    if second == "deputy":
+        add_approver(world.site_file(A), second, world.folder / "deputy.key")
+        sign(world, world.run, second)
+    else:
+        later = plans.now() + timedelta(days=1)
+        monkeypatch.setattr(plans, "now", lambda: later)
+        sign(world, world.run)
+    pay(world)
+    refused_to_join(world, restart(world, "again", [A, B, C]))
+
+
+def test_a_paid_evaluation_is_not_restarted_among_many_approvals(world):
+    """Nor is an approval overlooked that comes after many others."""
+    folder = world.folder / A / "sessions"
+    (restarts,) = folder.glob("*.standing")
+    for number in range(200):
+        (folder / f"{number:032}.standing").write_bytes(restarts.read_bytes())
+    run = restart(world, "again", [A, B, C])
+    assert review(world.site(A), world.exchange(run, A).invitation()).approver == "officer"
+    pay(world)
+    refused_to_join(world, run)
 
 
 @pytest.mark.parametrize("other", ["plan", "sites", "dataset"])

@@ -9,10 +9,12 @@ from sites import open_policy
 
 import fedgauge as fg
 from fedgauge.engines.exchange import Exchange, join
+from fedgauge.engines.participant import Participant
 from fedgauge.engines.review import rehearse
 from fedgauge.errors import BudgetExceeded, InputError, PlanRefused
 from fedgauge.plan import plan as plans
 from fedgauge.secagg import Stage
+from fedgauge.site.rows import NamedRows, read_note
 
 pytestmark = pytest.mark.usefixtures("few_redraws", "quick_disk")
 THREE = NAMES[:3]
@@ -136,6 +138,31 @@ def test_a_file_named_by_hand_gets_no_budget_of_a_period(tmp_path, clock):
             use(exchange, site, rows)
     assert world.entries(A) == []
     assert rehearse(exchange, site).counted.oddities.rows == len(CLIENTS[A][0])
+
+
+@pytest.mark.parametrize("noted", [True, False], ids=["noted", "killed before the note"])
+def test_a_session_keeps_to_the_rows_of_its_period(tmp_path, clock, monkeypatch, noted):
+    """Rows of the next week would be charged to this one, and again to their own."""
+    world = begun(tmp_path, THREE, NOISY)
+    declare(world, WEEKLY)
+    first, next_week = (export(world, f"2026-W{week}") for week in (46, 47))
+    clock(MONDAY)
+    with monkeypatch.context() as patch:
+        if not noted:
+            patch.setattr(Participant, "remember", lambda *_: None)
+        join_declared(world, world.run)
+    clock(MONDAY + timedelta(weeks=1))
+    site = world.site(A)
+    exchange = Exchange(world.run, site)
+    other = NamedRows(str(next_week), "y", "p")
+    for use in (join, rehearse):
+        with pytest.raises(PlanRefused, match="would be charged to a period"):
+            use(exchange, site, other)
+    assert rehearse(exchange, site).judged.path == str(first)
+    join_declared(world, world.run)
+    note = Participant(site).recall(exchange.invitation().session)
+    assert read_note(note).path == str(first)
+    assert spent(world) == {"stroke-2026-2026-W46": 1}
 
 
 def test_the_second_of_two_rounds_is_charged_to_the_period_of_the_first(tmp_path, clock):

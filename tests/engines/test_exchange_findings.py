@@ -1,6 +1,9 @@
 """Rows that look wrong stop a site before it joins: nothing is sent, reserved or spent."""
 
 import re
+import sqlite3
+from contextlib import closing
+from datetime import timedelta
 
 import commands
 import numpy as np
@@ -11,8 +14,10 @@ from sites import open_policy
 
 import fedgauge as fg
 from fedgauge.engines.exchange import Exchange, join
+from fedgauge.engines.participant import Participant
 from fedgauge.engines.review import rehearse
 from fedgauge.errors import InputError
+from fedgauge.plan import plan as plans
 from fedgauge.site.rows import NamedRows
 
 pytestmark = pytest.mark.usefixtures("few_redraws", "quick_disk")
@@ -77,7 +82,8 @@ def test_it_stops_before_anything_is_spent(tmp_path, plan, kind):
             join(exchange, site, tell=said.append)
         untouched(world)
     assert any(told in sentence for sentence in said) or kind == "a header"
-    assert not re.search(r"\d", str(stopped.value).replace(str(tmp_path), ""))
+    told = str(stopped.value).replace(str(tmp_path), "").replace(plan.digest[:8], "")
+    assert not re.search(r"\d", told)
 
 
 @BOTH
@@ -147,6 +153,92 @@ def test_rows_that_stopped_a_site_are_judged_anew_once_they_change(tmp_path):
         with pytest.raises(InputError, match=reason):
             join(Exchange(run, site), site)
     written(world, rows_of(LABELS, SCORES))
+    join(Exchange(world.run, site), site)
+    assert world.entries(A) == ["reserve"]
+
+
+def declare(world, table):
+    file = world.site_file(A)
+    file.write_text(f'{file.read_text()}\n[data]\n{table}\nlabel = "y"\nscore = "p"\n')
+    return world.site(A)
+
+
+def up_to(high):
+    """A plan whose axis ends there."""
+    axis = fg.Axis.uniform(16, high=high, outside="clip")
+    return fg.EvaluationPlan.for_histogram(axis, fg.Cohort(3, 1), privacy=fg.DistributedDP(0.1))
+
+
+def invited(world, name, plan, site):
+    world.start(world.folder / name, plan)
+    return Exchange(world.folder / name, site)
+
+
+def test_rows_are_not_weighed_by_one_axis_after_another(tmp_path):
+    """Sites join or stop: by halving the axis, that would tell where scores lie, at no cost."""
+    world = begun(tmp_path, THREE, NOISY, policy=STOPS)
+    site = declare(world, f'path = "{written(world, rows_of(LABELS, SCORES)).path}"')
+    found = []
+    for number, high in enumerate((1.0, 0.5, 0.25, 0.125)):
+        exchange = invited(world, f"run-{number}", up_to(high), site)
+        found.append(len(rehearse(exchange, site).judged.findings))
+        join(exchange, site)
+        Participant(site).abandon(exchange.invitation().session)
+    assert found[0] == 0
+    assert found[-1] > 0
+    assert world.entries(A) == ["reserve", "release"] * 4
+
+
+def test_a_wrong_plan_stops_other_plans_until_the_operator_looks(tmp_path):
+    world = begun(tmp_path, THREE, NOISY, policy=STOPS)
+    site = declare(world, f'path = "{written(world, rows_of(LABELS, SCORES)).path}"')
+    bad, good = (invited(world, str(high), up_to(high), site) for high in (0.125, 1.0))
+    for exchange in (bad, good):
+        with pytest.raises(InputError) as stopped:
+            join(exchange, site)
+    assert f"before, under plan {up_to(0.125).digest[:8]}" in str(stopped.value)
+    assert rehearse(bad, site).stops
+    with pytest.raises(InputError, match="before"):
+        join(good, site)
+    assert rehearse(good, site, NamedRows(world.rows(A).path, "y", "p")).is_well  # by hand
+    with pytest.raises(InputError, match="before"):
+        join(good, site)
+    assert rehearse(good, site).is_well
+    join(good, site)
+    assert world.entries(A) == ["reserve"]
+
+
+def test_who_joins_anyway_decides_for_these_rows(tmp_path):
+    world = begun(tmp_path, THREE, NOISY, policy=STOPS)
+    site = declare(world, f'path = "{written(world, rows_of(1 - LABELS, SCORES)).path}"')
+    with pytest.raises(InputError):
+        join(Exchange(world.run, site), site)
+    join(Exchange(world.run, site), site, anyway=True)
+    join(invited(world, "other", NOISY, site), site)
+    assert world.entries(A) == ["reserve"] * 2
+
+
+def test_a_query_is_judged_anew_each_day(tmp_path, monkeypatch):
+    """A database may have been corrected, which no file shows."""
+    world = begun(tmp_path, THREE, NOISY, policy=STOPS)
+    site = declare(world, 'query = "select y, p from scores"')
+    monkeypatch.setenv("FEDGAUGE_DATABASE", f"sqlite:///{tmp_path / 'rows.db'}")
+
+    def fill(labels):
+        with closing(sqlite3.connect(tmp_path / "rows.db")) as base, base:
+            base.execute("drop table if exists scores")
+            base.execute("create table scores (y int, p real)")
+            rows = zip(labels.tolist(), SCORES.tolist(), strict=True)
+            base.executemany("insert into scores values (?, ?)", rows)
+
+    fill(1 - LABELS)
+    with pytest.raises(InputError, match="look wrong"):
+        join(Exchange(world.run, site), site)
+    fill(LABELS)
+    with pytest.raises(InputError, match="before"):
+        join(Exchange(world.run, site), site)
+    tomorrow = plans.now() + timedelta(days=1)
+    monkeypatch.setattr(plans, "now", lambda: tomorrow)
     join(Exchange(world.run, site), site)
     assert world.entries(A) == ["reserve"]
 

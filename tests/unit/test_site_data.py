@@ -131,10 +131,12 @@ def test_a_file_of_a_period_stays_in_the_folder_of_all_periods(tmp_path):
     folder, elsewhere = tmp_path / "a" / "scores", tmp_path / "payroll.csv"
     folder.mkdir()
     elsewhere.write_text("y,p\n1,0.5\n")
-    (folder / "2026-W46.csv").symlink_to(elsewhere)
-    with pytest.raises(SiteError, match=r"lies outside .*scores, or is a link out of it"):
-        site.declared_rows(PLAN)
-    (folder / "2026-W46.csv").unlink()
+    (folder / "2026-W45.csv").write_text("y,p\n1,0.5\n")
+    for target in (elsewhere, folder / "2026-W45.csv"):  # the second has a budget of its own
+        (folder / "2026-W46.csv").symlink_to(target)
+        with pytest.raises(SiteError, match=r"lies outside .*scores, or behind a link"):
+            site.declared_rows(PLAN)
+        (folder / "2026-W46.csv").unlink()
     (folder / "2026-W46.csv").write_text("y,p\n1,0.5\n")
     assert site.declared_rows(PLAN).path == str(folder / "2026-W46.csv")
     out = declare(tmp_path / "b", 'path = "scores/{year}/../../x.csv"\nlabel = "y"\nscore = "p"')

@@ -209,8 +209,8 @@ def check(
 ) -> None:
     """Site, before it joins: check the plan against the site file, and rows against the plan.
 
-    Nothing is sent, reserved or stored. The output describes rows, so keep it at this site. Exit
-    code 1 if the site would not join, or would stop.
+    Nothing is sent or reserved. The output describes rows, so keep it at this site. Exit code 1 if
+    the site would not join, or would stop.
 
     Examples:
       fedgauge exchange check /shared/run-1

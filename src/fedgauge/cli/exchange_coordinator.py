@@ -149,11 +149,11 @@ def budget_in_words(budget: BudgetState, joined: JoinedSession | None, site: Sit
     """What is spent, what is allowed, and what there would be after."""
     if budget.cost.is_exact_sum:
         count = budget.exact_sums
-        told = f"Exact sums on {site.dataset}: {count}. Limit: {site.policy.exact_sums}."
+        told = f"Exact sums on {budget.dataset}: {count}. Limit: {site.policy.exact_sums}."
         after = str(count + budget.sums)
     else:
         now = total_of([budget.spent, budget.reserved])
-        told = f"Spent or reserved on {site.dataset}: {price(now)}. Limit: {price(budget.limit)}."
+        told = f"Spent or reserved on {budget.dataset}: {price(now)}. Limit: {price(budget.limit)}."
         after = price(total_of([now, budget.cost]))
     if joined is None:
         return f"{told} After this evaluation: {after}."
@@ -542,11 +542,12 @@ def approve(
     path = approve_as(site, invitation, SigningKey.load(key), evaluation=evaluation)
     seen = look_at(site, invitation)
     plan, session = invitation.plan, invitation.session.hex()[:NAMED_BY]
+    dataset = site.in_session(invitation.session).dataset
     lines = [
         f"Approved evaluation {session}, kept in {path}. Signed:",
         f"  plan {plan.digest[:NAMED_BY]}",
         f"  {_asked_by(seen)}",
-        f"  on {site.dataset}, at a cost of {price(site.cost(plan))}",
+        f"  on {dataset}, at a cost of {price(site.cost(plan))}",
     ]
     screen.print("\n".join(lines))
 

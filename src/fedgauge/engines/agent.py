@@ -25,7 +25,7 @@ from fedgauge.errors import FedgaugeError, PlanRefused, SiteError
 from fedgauge.secagg import Invitation, Stage
 from fedgauge.site import Site
 from fedgauge.site.rows import NamedRows, Rows
-from fedgauge.storage import MALFORMED, read_bounded
+from fedgauge.site.site import days_seen, seen_path
 
 Kind = Literal["joined", "answered", "waiting", "refused", "warning", "ended", "failed"]
 
@@ -236,7 +236,7 @@ class _Visit:
         elif asked and progress.stage == Stage.ADVERTISE and not self.mine:
             yield from self._join(invitation)
         elif asked:
-            yield from self._answer(progress.stage, first)
+            yield from self._answer(progress.stage)
 
     @property
     def warnings(self) -> list[str]:
@@ -246,8 +246,9 @@ class _Visit:
     def _join(self, invitation: Invitation) -> Iterator[tuple[Kind, str]]:
         """Join an evaluation that the site file, the approvers and the rows allow."""
         self._require_clock()
+        self._remember_day(invitation.session)
         self._require_patience(invitation)
-        site = self._site.on(self._first_seen(invitation.session))
+        site = self._site.in_session(invitation.session)
         seen = review(site, invitation)
         if seen.refusal is not None:
             yield "refused", seen.refusal
@@ -267,12 +268,11 @@ class _Visit:
             f"{len(seen.sites)} sites, on {site.dataset}",
         )
 
-    def _answer(self, stage: Stage, first: bytes) -> Iterator[tuple[Kind, str]]:
+    def _answer(self, stage: Stage) -> Iterator[tuple[Kind, str]]:
         """Answer the request of a round, also one that was answered and whose reply is gone."""
         match stage:
             case Stage.ADVERTISE:
-                site = self._site.on(self._first_seen(first))
-                join(self._exchange, site, kinds=self._kinds)
+                join(self._exchange, self._site, kinds=self._kinds)
             case Stage.MASK:
                 submit(self._exchange, self._site, kinds=self._kinds, tell=self._told.append)
             case _:
@@ -303,18 +303,13 @@ class _Visit:
                 f"and [agent] in its file allows {most:,} (daily)."
             )
 
-    def _first_seen(self, session: bytes) -> date:
-        """The day on which this invitation was first seen, which is remembered from then on."""
-        path = self._site.folder / "sessions" / "seen.json"
-        try:
-            seen = msgspec.json.decode(read_bounded(path, 1 << 20), type=dict[str, date])
-        except (FileNotFoundError, *MALFORMED):
-            seen = {}
+    def _remember_day(self, session: bytes) -> None:
+        """Remember the day on which this invitation was first seen."""
+        path, seen = seen_path(self._site), days_seen(self._site)
         if session.hex() not in seen:
             seen = dict([*seen.items(), (session.hex(), self._now.date())][-_MOST_SEEN:])
             path.parent.mkdir(mode=0o700, exist_ok=True)
             storage.replace(path, msgspec.json.encode(seen))
-        return seen[session.hex()]
 
 
 def _fault(error: Exception) -> str:

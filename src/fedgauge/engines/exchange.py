@@ -20,7 +20,7 @@ import msgspec
 
 from fedgauge.data.examples import Data
 from fedgauge.data.row_checks import RowSummary
-from fedgauge.engines.findings import require_fit
+from fedgauge.engines.findings import allow, require_fit
 from fedgauge.engines.folder import Folder, InTheWay, LocalFolder, beside, open_folder
 from fedgauge.engines.participant import NOT_JOINED, STEPS, Participant, judge_origin
 from fedgauge.errors import ExchangeError, FedgaugeError, PlanRefused
@@ -578,13 +578,18 @@ def join(
     """
     invitation = exchange.invitation()
     exchange.require_open(invitation)
+    site = site.in_session(invitation.follows or invitation.session)
     by_hand, rows = rows is not None, _rows_to_join(site, invitation, rows, kinds)
     told = _teller(invitation, rows, tell, show)
 
     def check(plan: EvaluationPlan) -> None:
         rows.check(plan, site)
-        if not anyway and invitation.follows is None:
+        if invitation.follows is not None:
+            return
+        if not anyway:
             require_fit(site, plan, rows, by_hand=by_hand, tell=tell)
+        elif not by_hand:
+            allow(site, rows)
 
     participant = Participant(
         site,

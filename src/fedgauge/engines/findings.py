@@ -18,6 +18,7 @@ from fedgauge.engines.contribution import count_leniently, summarise
 from fedgauge.errors import InputError, SiteError
 from fedgauge.metrics.areas import straight_auc
 from fedgauge.plan import EvaluationPlan
+from fedgauge.plan import plan as plans
 from fedgauge.plan.two_rounds import Found
 from fedgauge.site import Site
 from fedgauge.site.rows import Rows
@@ -29,11 +30,12 @@ _PREDICTIONS: Final = 3  # different scores or fewer
 _MANY: Final = 1000  # different scores: nobody wants to know how many more
 _MANY_BINS: Final = 8  # of which scores on the plan's scale fill more than one
 _FAR: Final = 3.0  # times the odds that were expected, and so many standard errors
-_MOST_MARKS: Final = 1000
+_MOST_JUDGED: Final = 1000  # states of files
 _MOST_BYTES: Final = 1 << 20
 _REMEDY: Final = (
-    "Nothing was sent, reserved or spent. `fedgauge exchange check` shows what was found. Correct "
-    "the file or [data], or join all the same: `fedgauge exchange join --anyway`."
+    "Nothing was sent, reserved or spent. `fedgauge exchange check` shows what was found, and lets "
+    "them join where it finds nothing. Correct the file or [data], or join all the same: `fedgauge "
+    "exchange join --anyway`."
 )
 
 
@@ -180,50 +182,62 @@ def require_fit(
 ) -> None:
     """Refuse to join with rows that look wrong, unless the site file lets them join.
 
-    A stop shows others something about the rows, and they choose the plans. So declared rows that
-    stopped a site once are not judged again until they, or what its file says of them, change.
+    Whether a site joins shows others one bit about its rows, and they choose the plans. So declared
+    rows are judged once, under one plan, until they, or what its file says of them, change.
     """
     if site.policy.findings == "join":
         return
-    stopped = () if by_hand else _stopped(site)
-    mark = _mark(site, rows)
-    if mark in stopped:
-        raise InputError(f"this site stopped at these rows before. {_REMEDY}")
-    judged = judge_rows(site, plan, rows)
-    if not judged.findings:
+    judged_before, state = {} if by_hand else _judged(site), _state(site, rows)
+    if state in judged_before:
+        if stopped := judged_before[state]:
+            raise InputError(
+                f"this site stopped at these rows before, under plan {stopped}. {_REMEDY}"
+            )
         return
-    for told in judged.findings:
-        tell(told)
+    judged = judge_rows(site, plan, rows)
     if not by_hand:
-        _remember(site, (*stopped, mark)[-_MOST_MARKS:])
-    raise InputError(f"the rows in {rows.path} look wrong, so this site did not join. {_REMEDY}")
+        _remember(site, judged_before | {state: plan.digest[:8] if judged.findings else ""})
+    if judged.findings:
+        for told in judged.findings:
+            tell(told)
+        raise InputError(
+            f"the rows in {rows.path} look wrong, so this site did not join. {_REMEDY}"
+        )
 
 
-def _mark(site: Site, rows: Rows) -> str:
-    """What changes whenever a file does, or what the site file says of it or of a query."""
+def allow(site: Site, rows: Rows) -> None:
+    """Let declared rows that stopped this site join, as its operator decided."""
+    judged_before, state = _judged(site), _state(site, rows)
+    if judged_before.get(state):
+        _remember(site, judged_before | {state: ""})
+
+
+def _state(site: Site, rows: Rows) -> str:
+    """What changes whenever a file does, or what the site file says of it; of a query, each day."""
     file = os.stat(rows.path) if os.path.exists(rows.path) else None
-    changes = () if file is None else (file.st_size, file.st_mtime_ns)
+    changes = (plans.now().date(),) if file is None else (file.st_size, file.st_mtime_ns)
     about = (site.dataset, rows.path, *changes, site.written.data)
     return sha256(msgspec.json.encode(about)).hexdigest()
 
 
-def _stopped(site: Site) -> tuple[str, ...]:
+def _judged(site: Site) -> dict[str, str]:
+    """The plan at which each state of rows stopped this site; empty where none did."""
     try:
-        return msgspec.json.decode(read_bounded(_path(site), _MOST_BYTES), type=tuple[str, ...])
+        return msgspec.json.decode(read_bounded(_path(site), _MOST_BYTES), type=dict[str, str])
     except FileNotFoundError:
-        return ()
+        return {}
     except (OSError, *MALFORMED):
         raise SiteError(f"{_path(site)} cannot be read. Remove it.") from None
 
 
-def _remember(site: Site, marks: tuple[str, ...]) -> None:
+def _remember(site: Site, judged: dict[str, str]) -> None:
     path = _path(site)
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        storage.replace(path, msgspec.json.encode(marks))
+        storage.replace(path, msgspec.json.encode(dict([*judged.items()][-_MOST_JUDGED:])))
     except OSError as error:
         raise SiteError(f"cannot write {path}: {error.strerror}.") from None
 
 
 def _path(site: Site) -> Path:
-    return site.folder / "sessions" / "stopped"
+    return site.folder / "sessions" / "judged.json"

@@ -52,10 +52,11 @@ class FilePattern(NamedTuple):
         fields = _fields(self.period, day)
         return tuple(_FIELD.sub(lambda found: fields[found[1]], text) for text in self)  # type: ignore[return-value]
 
-    def names(self, period: str) -> bool:
-        """Whether this is the name of one of its periods."""
-        form = re.sub(_FIELD, lambda found: rf"\d{{{_DIGITS[found[1]]}}}", self.period)
-        return bool(self.period) and re.fullmatch(form, period, re.ASCII) is not None
+    def path_of(self, period: str) -> str | None:
+        """The path of the file of a period; None where this is not the name of one."""
+        form = _FIELD.sub(lambda field: rf"(?P<{field[1]}>\d{{{_DIGITS[field[1]]}}})", self.period)
+        found = re.fullmatch(form, period, re.ASCII) if form else None
+        return None if found is None else _FIELD.sub(lambda field: found[field[1]], self.path)
 
     @property
     def folder(self) -> Path:

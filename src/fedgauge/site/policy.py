@@ -232,12 +232,12 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         _, period = self.data.pattern.on(day)
         return f"{self.dataset}-{period}"
 
-    def has_period(self, dataset: str) -> bool:
-        """Whether this is the name of a period of its data."""
-        if self.data is None or self.data.periods is None:
-            return False
+    def path_of(self, dataset: str) -> str | None:
+        """The path of the rows of a dataset that is a period of its data; None where it is none."""
         start = f"{self.dataset}-"
-        return dataset.startswith(start) and self.data.pattern.names(dataset.removeprefix(start))
+        if self.data is None or self.data.periods is None or not dataset.startswith(start):
+            return None
+        return self.data.pattern.path_of(dataset.removeprefix(start))
 
     @classmethod
     def from_text(cls, text: str) -> Self:

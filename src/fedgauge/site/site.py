@@ -144,13 +144,22 @@ class Site:
         return replace(self, data=rows, dataset=file.dataset_on(day))
 
     def in_session(self, session: bytes) -> Self:
-        """The site with the dataset that it joined a session with, maybe in an earlier period."""
-        if not self.has_periods:  # before the ledger is read
+        """The site with dataset and rows of the period in which it joined, or first saw, a session.
+
+        That may be an earlier one than today's.
+        """
+        data = self.data
+        if data is None or self.written.data is None or not self.written.data.pattern.period:
+            return self  # before anything is read
+        spend = self.ledger.sessions().get(session) if self.has_periods else None
+        if spend is None:
+            day = days_seen(self).get(session.hex())
+            return self if day is None else self.on(day)
+        path = self.written.path_of(spend.account.dataset)
+        if path is None:
             return self
-        spend = self.ledger.sessions().get(session)
-        if spend is None or not self.written.has_period(spend.account.dataset):
-            return self
-        return replace(self, dataset=spend.account.dataset)
+        data = msgspec.structs.replace(data, path=str(self.folder / path))
+        return replace(self, dataset=spend.account.dataset, data=data)
 
     @property
     def has_periods(self) -> bool:
@@ -180,14 +189,18 @@ class Site:
         return named
 
     def require_in_place(self, path: str) -> None:
-        """Refuse a file of a period that is a link out of the folder of all periods."""
+        """Refuse a file of a period that is a link, or outside the folder of all periods.
+
+        It could be any file of the site, or the rows of another period.
+        """
         data = self.written.data
         if data is None or not data.pattern.period:
             return
         folder = self.folder / data.pattern.folder
-        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
+        within = Path(path).relative_to(folder)
+        if os.path.realpath(path) != os.path.join(os.path.realpath(folder), within):
             raise SiteError(
-                f"{path} lies outside {folder}, or is a link out of it. Put the file there."
+                f"{path} lies outside {folder}, or behind a link. Put the file itself there."
             )
 
     @property
@@ -535,6 +548,21 @@ def _key_text(public: bytes) -> str:
         return key_to_text(public)
     except SiteError:
         return "with a malformed key"
+
+
+def seen_path(site: Site) -> Path:
+    """Where the days are kept on which an agent first saw invitations."""
+    return site.folder / "sessions" / "seen.json"
+
+
+def days_seen(site: Site) -> dict[str, date]:
+    """The day on which an agent first saw each invitation, by session."""
+    try:
+        return msgspec.json.decode(read_bounded(seen_path(site), 1 << 20), type=dict[str, date])
+    except (FileNotFoundError, *MALFORMED):
+        return {}
+    except OSError as error:
+        raise SiteError(f"cannot read {seen_path(site)}: {error.strerror}.") from None
 
 
 _MOST_BYTES: Final = 1000

@@ -20,7 +20,6 @@ from fedgauge.storage import MALFORMED, read_bounded
 
 _MOST_BYTES: Final = 1 << 16
 _MOST_TIMES: Final = 1000
-_MOST_FILES: Final = 100
 _ENDING: Final = ".standing"
 
 
@@ -84,8 +83,8 @@ class StandingApproval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def use(self) -> StandingUse:
-        """One use of it, for the ledger."""
-        return StandingUse(self.id, self.times)
+        """One use of it, for the ledger; for a restart, of the evaluation, whoever signed it."""
+        return StandingUse(self.evaluation or self.id, self.times)
 
 
 class Approved(NamedTuple):
@@ -158,7 +157,7 @@ def _keep(site: Site, approval: StandingApproval) -> Path:
 
 def standing_approvals(site: Site) -> Iterator[StandingApproval]:
     """Those in the site's folder that hold; damaged and forged ones do not."""
-    for path in sorted((site.folder / "sessions").glob(f"*{_ENDING}"))[:_MOST_FILES]:
+    for path in sorted((site.folder / "sessions").glob(f"*{_ENDING}")):
         try:
             found = msgspec.json.decode(read_bounded(path, _MOST_BYTES), type=StandingApproval)
             holds = found.is_valid(site)
@@ -180,16 +179,15 @@ def approval_of(site: Site, plan: EvaluationPlan, asked: Invited) -> Approved:
     """
     session = asked.session
     if approval_path(site, session).exists():
-        approver = require_approval(site, session, plan)
-        restart = (each for each in standing_approvals(site) if each.evaluation == session.hex())
-        return Approved(approver, next((each.use for each in restart), None))
+        # As StandingApproval.use of its restarts: both together are one.
+        return Approved(require_approval(site, session, plan), StandingUse(session.hex(), 1))
     spend = site.ledger.sessions().get(session)
     if spend is not None and spend.asked.standing is not None:
         return _unless_withdrawn(site, spend.asked.standing, plan, asked)
     fitting = [
         each
         for each in fitting_approvals(site, plan, asked)
-        if not (each.evaluation and site.ledger.uses(each.id))  # paid for, or still under way
+        if not (each.evaluation and site.ledger.uses(each.evaluation))  # paid, or under way
     ]
     if not fitting:
         return Approved(require_approval(site, session, plan))  # which says why not
@@ -200,7 +198,7 @@ def approval_of(site: Site, plan: EvaluationPlan, asked: Invited) -> Approved:
             f"the standing approval of this plan was until {max(each.until for each in fitting)}, "
             "and no approver has signed this evaluation. Ask the approver for another."
         )
-    left = [each for each in in_time if site.ledger.uses(each.id) < each.times]
+    left = [each for each in in_time if site.ledger.uses(each.use.approval) < each.times]
     chosen = (left or in_time)[0]  # one that is used up is refused by the ledger, which counts
     return Approved(key_from_text(chosen.approver), chosen.use)
 
