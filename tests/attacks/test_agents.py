@@ -20,6 +20,7 @@ from fedgauge.engines.coordinator import Finished
 from fedgauge.engines.exchange import INVITATION, RESULT, Exchange
 from fedgauge.engines.folder import LocalFolder
 from fedgauge.engines.participant import invited
+from fedgauge.engines.review import approve, review
 from fedgauge.errors import ExchangeError, LedgerError, PlanRefused, SiteError
 from fedgauge.keys import SigningKey
 from fedgauge.secagg import SummationServer
