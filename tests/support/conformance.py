@@ -5,6 +5,7 @@ plan and the clients' data, lets clients fall silent, and alters messages on the
 import dataclasses
 import itertools
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -230,7 +231,7 @@ class ExchangeEngine:
 
     def _answer(self, site: Site, folder, stage, data):
         try:
-            return take_part(Exchange(folder, site), site, stage, lambda: data)
+            return Path(take_part(Exchange(folder, site), site, stage, lambda: data))
         except fg.FedgaugeError as error:
             self.refusals.setdefault(site.name, error)
             return None
