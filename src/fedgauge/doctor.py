@@ -15,6 +15,7 @@ from fedgauge import storage
 from fedgauge.engines.folder import is_remote, open_folder
 from fedgauge.engines.participant import Participant
 from fedgauge.errors import FedgaugeError
+from fedgauge.escaping import in_one_line
 from fedgauge.site import Ledger, Site
 from fedgauge.site.policy import SiteFile, folder_faults
 from fedgauge.storage import faults
@@ -230,17 +231,18 @@ def _sessions(site: Site) -> Finding:
 
 
 def _shared_folder(run: Path) -> Finding:
+    shown = in_one_line(str(run))
     if not os.path.isdir(run):  # False also where nobody may look
-        return Finding("Exchange", "mend", f"there is no folder {run}. Is it mounted?")
+        return Finding("Exchange", "mend", f"there is no folder {shown}. Is it mounted?")
     try:
         with tempfile.TemporaryFile(dir=run) as file:  # without a name, so none is left behind
             file.write(b"x")
             file.flush()
         storage.sync_folder(run)
     except OSError as error:
-        return Finding("Exchange", "mend", f"cannot write to {run}: {error.strerror}.")
+        return Finding("Exchange", "mend", f"cannot write to {shown}: {error.strerror}.")
     files = len(list(run.glob("*.fgx")))
-    return Finding("Exchange", "ok", f"{run} can be written; {files:,} files of an exchange")
+    return Finding("Exchange", "ok", f"{shown} can be written; {files:,} files of an exchange")
 
 
 def _remote_folder(run: str) -> Finding:

@@ -86,7 +86,7 @@ class Card(_SignedFile, frozen=True, tag="fedgauge-card/1", tag_field="format", 
     """
 
     kind: ClassVar[str] = "a site's card"
-    most: ClassVar[int] = 4096
+    most: ClassVar[int] = 1 << 16
 
     name: str
     key: str
