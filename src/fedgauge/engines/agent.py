@@ -86,6 +86,8 @@ class Agent:
     Notes
     -----
     What goes wrong in one evaluation is told, tried again later, and does not concern the others.
+    But huge files in the shared folder slow all of them.
+
     The rows are those of the last period that was over on the day on which the invitation was first
     seen, however late it is joined.
     """
